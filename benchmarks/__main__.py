@@ -23,6 +23,7 @@ BENCHMARKS = {
     "starts": "starts.run",
     "steps": "steps.run",
     "number": "number.run",
+    "surprise": "surprise.run",
     "divergences": "divergences.run",
     "reliability": "reliability.run",
     "cells": "cells.compare.run",

@@ -35,7 +35,19 @@ exclude_patterns = [
     *(
         f"{name}/*.md"
         for name in (
-            *("paper", "performance", "optima", "number", "cells", "groups", "scale", "gpu", "divergence", "compare"),
+            *(
+                "paper",
+                "performance",
+                "optima",
+                "number",
+                "surprise",
+                "cells",
+                "groups",
+                "scale",
+                "gpu",
+                "divergence",
+                "compare",
+            ),
         )
     ),
 ]

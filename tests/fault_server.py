@@ -50,6 +50,7 @@ IMAGE = [
     "spectra.sli",
     "spectra.svg",
     "summary.json",
+    "surprise.tif",
 ]
 
 

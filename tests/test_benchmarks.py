@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks import documents, gpu, groups, measure, number, scale, speed, steps
+from benchmarks import documents, gpu, groups, measure, number, scale, speed, steps, surprise
 from benchmarks.__main__ import BENCHMARKS, main
 from benchmarks.cells import compare
 from benchmarks.data import load
@@ -77,6 +77,7 @@ def tables_of_the_docs():
     yield "optima/optima", documents.summary_of_optima(stored("optima/results.json"))
     yield "optima/steps", steps.summary(stored("optima/steps.json"))
     yield "number/number", number.summary(stored("number/results.json"))
+    yield "surprise/surprise", surprise.summary(stored("surprise/results.json"))
     yield "scale/scale", scale.summary(stored("scale/results.json"))
     yield "gpu/gpu", gpu.to_markdown(**stored("gpu/results.json"))
     for name in ("speed", "targets"):
@@ -129,6 +130,25 @@ def test_the_number_of_clusters_is_measured(tmp_path, capsys, monkeypatch):
     main(arguments)
     assert json.loads((tmp_path / "results.json").read_text()) == found
     assert "and exact or off by one in 100% of 2 cases" in capsys.readouterr().out
+
+
+def test_surprise_is_measured(tmp_path, capsys, monkeypatch):
+    """Sets that need no files. A second run measures nothing again."""
+    monkeypatch.setattr(surprise, "MOST", 300)
+    sets = ["docstrings", "made, few photons", "made, short"]
+    arguments = ["surprise", "--parts", "documents", "images", "tables", "--sets", *sets, "--out", str(tmp_path)]
+    main(arguments)
+    found = json.loads((tmp_path / "results.json").read_text())
+    assert [record["kind"] for record in found] == ["documents", "images", "tables"]
+    for record in found:
+        assert (record["fitted"], record["held back"]) == (240, 60)
+        assert record["flagged"] < 12
+        assert record["among its own"] <= 0.05
+        rows, flagged = record["shuffled"][0]
+        assert flagged > rows / 2
+    main(arguments)
+    assert json.loads((tmp_path / "results.json").read_text()) == found
+    assert "of 1 sets are outside their band" in capsys.readouterr().out
 
 
 def test_sets_are_restricted_to_some_of_their_classes():

@@ -219,7 +219,7 @@ class TestResults:
         adata = annotated(csr_matrix(X))
         cluster(adata, 4, min_genes=3)
         out = [3, 7, 50]
-        for name in ("onmf", "onmf_runner_up", "onmf_confidence", "onmf_margin", "onmf_scale"):
+        for name in ("onmf", "onmf_runner_up", "onmf_confidence", "onmf_surprise", "onmf_margin", "onmf_scale"):
             assert np.flatnonzero(adata.obs[name].isna()).tolist() == out, name
         assert "3 cells without at least 3 genes, unassigned: cell-3, cell-7, cell-50." in adata.uns["onmf"]["notes"]
         alone = annotated(csr_matrix(np.delete(X, out, axis=0)))

@@ -177,6 +177,24 @@ class TestResult:
         assert found.unassigned == [str(found.table.rows[found.labels.size - 1])]
         assert sum(found.sizes) == found.labels.size - 1
 
+    def test_rows_that_fit_nowhere(self, open_door, name):
+        plain, found = open_door(name), open_door(name, unassigned=0.1, min_confidence=0.2)
+        kept = plain.labels >= 0
+        out = kept & ((plain.surprise <= 0.1) | (plain.confidence < 0.2))
+        assert 0 < out.sum() < 30
+        assert np.array_equal(found.labels, np.where(out, -1, plain.labels))
+        assert np.array_equal(found.runners_up[out], plain.labels[out]), "the cluster that it would have"
+        assert np.array_equal(found.templates, plain.templates)
+        for field in ("scales", "margins"):
+            assert np.isnan(getattr(found, field)[out]).all(), field
+        for field in ("confidence", "surprise"):
+            assert np.array_equal(getattr(found, field), getattr(plain, field), equal_nan=True), field
+        rows = open_door.read(name)[2]
+        again, none = found.predict(rows), found.predict(rows, unassigned=0.0, min_confidence=0.0)
+        limits = (again.surprise <= 0.1) | (again.confidence < 0.2)
+        assert np.array_equal(again.labels[kept] < 0, limits[kept]), "the model keeps the shares"
+        assert (none.labels[kept] >= 0).all()
+
     def test_typical_and_doubtful_rows(self, open_door, name):
         found = open_door(name)
         labels, margins = found.labels.ravel(), found.margins.ravel()
@@ -390,6 +408,26 @@ class TestFiles:
 
 @every_kind
 class TestCommand:
+    def test_rows_that_fit_nowhere(self, name, tmp_path):
+        path, *given = arguments(name, tmp_path)
+        flags = [path, *given, "-k", K, "--no-report", *(("--init", "snpa") if name == "image" else ("--quick",))]
+        ran = command(name, *flags, "--unassigned", 0.1, "--min-confidence", 0.2, "--out", tmp_path / "out")
+        assert ran.returncode == 0, ran.stderr
+        summary = json.loads((tmp_path / "out" / "summary.json").read_text("utf-8"))
+        assert 1 < summary["unassigned"] < 30
+        note = next(note for note in summary["notes"] if "left unassigned" in note)
+        assert note.endswith(" left unassigned, with a surprise of at most 0.1 or a confidence below 0.2.")
+        assert note.startswith(f"{summary['unassigned'] - 1} {get_kind(name).rows_of(2)} ")
+        model, new = tmp_path / "out" / "model.onmf", tmp_path / ("new" if name == "image" else "new.csv")
+        ran = command("predict", model, *(part for part in (path, *given)), "--unassigned", 0.3, "--out", new)
+        assert ran.returncode == 0, ran.stderr
+        assert "left unassigned, with a surprise of at most 0.3 or a confidence below 0.2." in ran.stdout + ran.stderr
+        for wrong in ("--unassigned", "--min-confidence"):
+            ran = command(name, *flags, wrong, 1, "--out", tmp_path / "none")
+            assert ran.returncode == 2 or ran.returncode == 1
+            assert "it is a share, from 0 to less than 1" in ran.stderr
+            assert not (tmp_path / "none").exists()
+
     def test_it_says_what_was_done(self, name, tmp_path):
         """A vote, where runs vote; otherwise the iterations of the run."""
         given = arguments(name, tmp_path)

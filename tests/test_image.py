@@ -308,7 +308,7 @@ def test_round_trips(clustering, tmp_path):
     with rasterio.open(folder / "runner_up.tif") as file:
         assert np.array_equal(file.read(1).astype(int) - 1, clustering.runners_up)
         assert file.nodata == 0
-    for name in ("scales", "residuals", "margins", "confidence"):
+    for name in ("scales", "residuals", "margins", "confidence", "surprise"):
         with rasterio.open(folder / f"{name}.tif") as file:
             assert np.array_equal(file.read(1), getattr(clustering, name), equal_nan=True)
             assert np.isnan(file.nodata)

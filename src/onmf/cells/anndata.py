@@ -83,6 +83,7 @@ def write_results(
     of_cells = {
         key: pd.Categorical.from_codes(result.labels, categories=categories),
         f"{key}_confidence": result.confidence,
+        f"{key}_surprise": result.surprise,
         f"{key}_runner_up": pd.Categorical.from_codes(result.runners_up, categories=categories),
         f"{key}_margin": result.margins,
         f"{key}_scale": result.scales,

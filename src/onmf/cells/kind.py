@@ -202,9 +202,9 @@ class CellClusters(Clusters):
             return self.kind.feature_names(self.model.extra_) or []
         return [self.table.symbols_or_genes[j] for j in self.genes]
 
-    def predict(self, cells: Any, *, estimate_groups: bool = False, progress: Progress | None = None) -> "CellClusters":
+    def predict(self, cells: Any, /, **options: Any) -> "CellClusters":
         """Assign other cells to these clusters; see :func:`onmf.cells.predict`."""
-        return predict(self, cells, estimate_groups=estimate_groups, progress=progress)
+        return predict(self, cells, **options)
 
     @cached_property
     def by_group(self) -> ByGroup:
@@ -501,9 +501,10 @@ def cluster(
         Cells × genes. The results are written into an AnnData object where scanpy looks for them:
 
         - ``obs[key_added]``: the cluster, a category, "0" being the largest; missing for cells that are unassigned.
-          ``obs[key_added + "_confidence"]``: how sure that is, from 0 to 1; ``obs[key_added + "_runner_up"]``: the best
-          other cluster; ``obs[key_added + "_margin"]``: how much worse that is, per count;
-          ``obs[key_added + "_scale"]``: the scale of the cell.
+          ``obs[key_added + "_confidence"]``: how sure that is, from 0 to 1; ``obs[key_added + "_surprise"]``: how
+          unusual the cell is, from 0 (most) to 1; ``obs[key_added + "_runner_up"]``: the best other cluster;
+          ``obs[key_added + "_margin"]``: how much worse that is, per count; ``obs[key_added + "_scale"]``: the scale of
+          the cell.
         - ``var["deviance"]`` and ``var[key_added + "_gene"]``: deviance of each gene, and whether it was used.
         - ``varm[key_added]``: the share of each gene in the counts of each cluster, genes × clusters.
         - ``uns[key_added]``: parameters, view, objective, and with ``n_clusters="auto"`` the agreement for each number
@@ -595,8 +596,7 @@ def predict(
     *,
     layer: str | None = None,
     groups: Any = None,
-    estimate_groups: bool = False,
-    progress: Progress | None = None,
+    **options: Any,
 ) -> CellClusters:
     """Assign new cells to the clusters of a model of cells.
 
@@ -610,10 +610,8 @@ def predict(
         Layer of an AnnData object with the counts.
     groups : str or sequence, optional
         The groups of cells in an AnnData object, as in :func:`cluster`.
-    estimate_groups : bool, default=False
-        Whether the multipliers of groups that the model does not know are estimated from their cells.
-    progress : callable, optional
-        As in :func:`cluster`.
+    **options
+        Of :func:`onmf.door.predict_table`, such as ``unassigned``, ``estimate_groups`` or ``progress``.
 
     Returns
     -------
@@ -624,7 +622,7 @@ def predict(
     table = cells if isinstance(cells, Cells) else cells_of(cells, layer)
     if groups is not None:
         table = replace(table, groups=groups_in(cells, groups))
-    found = predict_table(fitted, table, kind=CELLS, estimate_groups=estimate_groups, progress=progress)
+    found = predict_table(fitted, table, kind=CELLS, **options)
     return cast(CellClusters, found)
 
 

@@ -355,25 +355,11 @@ class Clusters:
         """What the model file has besides the model."""
         return {"kind": self.kind.name, "names": self.names, **self.standards.parts(), **self.kind.entries(self)}
 
-    def predict(self, table: Table, *, estimate_groups: bool = False, progress: Progress | None = None) -> Clusters:
-        """Assign the rows of another table to these clusters.
-
-        Parameters
-        ----------
-        table : Table
-            New rows, as the reader of this kind returns them.
-        estimate_groups : bool, default=False
-            Whether the multipliers of groups that the model does not know are estimated from their rows.
-        progress : callable, optional
-            Called with the name of a step and the share of it that is done.
-
-        Returns
-        -------
-        Clusters
-        """
+    def predict(self, table: Table, /, **options: Any) -> Clusters:
+        """Assign the rows of another table to these clusters, with the options of :func:`onmf.door.predict_table`."""
         from .run import predict_table
 
-        return predict_table(self.model, table, estimate_groups=estimate_groups, progress=progress)
+        return predict_table(self.model, table, **options)
 
     def to_frame(self) -> Any:
         """The rows as a pandas DataFrame: the columns of ``assignments.csv``.

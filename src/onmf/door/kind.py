@@ -294,7 +294,7 @@ class Kind:
                     warnings.filterwarnings("ignore", message=IGNORED)
                     judged = self.judge(model, values, standards, own)
                 templates[at], scales[at], margins[at], sure[at], following[at] = judged
-                surprise[at] = surprise_in(model, values, standards.usual, templates[at], own)
+                surprise[at] = surprise_in(model, values, standards.usual, own)
             progress("Assigning", min(start + BATCH, n) / n)
         notes += self.unassigned(table, np.flatnonzero(templates < 0), f"any of the model's {self.feature}s")
         if groups is not None and table.groups is None and groups.any():

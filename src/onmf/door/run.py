@@ -68,12 +68,12 @@ def cluster_table(
     """Cluster the rows of a table, with the options of its kind and the parameters of :class:`onmf.ONMF`.
 
     ``n_clusters="auto"`` chooses a number from ``k_min`` to ``k_max``, that of the medium level; ``"coarse"`` and
-    ``"fine"`` take those of the other levels. Rows that are as unusual as the share ``unassigned`` of the rows like
-    them get no cluster, nor do rows of a lower confidence than ``min_confidence``; the model keeps both. ``namer`` is a
-    function that names a cluster: it gets the features that tell it from the others, the best first, and its most
-    typical rows as texts, such as the beginnings of documents. By default the features make the name. ``announce`` is
-    called before the fit with a sentence that says what it does, ``progress`` with the name of a step and the share of
-    it that is done. The seed is 0 by default, and ``quick=True`` makes a single run.
+    ``"fine"`` take those of the other levels. Rows whose surprise is at most ``unassigned`` get no cluster, nor do
+    rows of a lower confidence than ``min_confidence``; the model keeps both. ``namer`` is a function that names a
+    cluster: it gets the features that tell it from the others, the best first, and its most typical rows as texts, such
+    as the beginnings of documents. By default the features make the name. ``announce`` is called before the fit with a
+    sentence that says what it does, ``progress`` with the name of a step and the share of it that is done. The seed is
+    0 by default, and ``quick=True`` makes a single run.
     """
     span, shares = Range(k_min, k_max), check_shares(unassigned=unassigned, min_confidence=min_confidence)
     parameters = {"random_state": 0} | parameters  # the same rows give the same clusters
@@ -100,7 +100,7 @@ def cluster_table(
     if fit.model.refine is not None and kind.rule(fit.model) is None:
         end_with_rule(fit, "smoothing" in parameters, rows.engine)
     report("Measuring confidence", None)
-    usual, surprise = learn_from(fit.model, fit.X, fit.groups, rows.engine)
+    usual, surprise = learn_from(fit.model, fit.X, fit.groups)
     standards = Standards(_calibrate(kind, fit), usual, **shares)
     moved = None if fit.groups is not None else moved_without_smoothing(fit.model, fit.X)
     measures: dict[str, Any] = kind.measured(fit, rows, standards, surprise, total)
@@ -217,14 +217,17 @@ def predict_table(
 
 
 def left_out(clusters: Clusters) -> list[str]:
-    """A note on the rows that the standards leave unassigned; none if there are no such rows."""
-    standards, kind = clusters.standards, clusters.kind
-    n = int(np.count_nonzero((clusters.labels < 0) & (clusters.runners_up >= 0) & (clusters.templates >= 0)))
+    """Notes on the rows that the standards leave unassigned; none if there are no such rows."""
+    standards, kind, notes = clusters.standards, clusters.kind, []
+    if standards.usual is not None and 0 < standards.unassigned < 1 / (standards.usual.n_rows + 1):
+        learnt = kind.so_many(standards.usual.n_rows)
+        notes.append(f"No surprise is as low as {standards.unassigned:g}: it was learnt from {learnt}.")
+    out = (clusters.labels < 0) & standards.leaves_out(clusters.confidence, clusters.surprise)
     why = [
-        *([f"as unusual as {standards.unassigned:.3g} of those like them"] if standards.unassigned else []),
-        *([f"of a confidence below {standards.min_confidence:.3g}"] if standards.min_confidence else []),
+        *([f"a surprise of at most {standards.unassigned:g}"] if standards.unassigned else []),
+        *([f"a confidence below {standards.min_confidence:g}"] if standards.min_confidence else []),
     ]
-    return [f"{kind.so_many(n)} left unassigned: {' or '.join(why)}."] if n and why else []
+    return [*notes, f"{kind.so_many(int(out.sum()))} left unassigned, with {' or '.join(why)}."] if out.any() else notes
 
 
 def check_kind(model: ONMF, kind: Kind | None) -> Kind:

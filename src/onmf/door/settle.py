@@ -11,11 +11,10 @@ from scipy.sparse import csr_array, vstack
 
 from onmf.backend import to_host
 from onmf.confidence import Calibration, calibration_of, calibration_rules, evenly_spaced
-from onmf.data.groups import divide_by_effects
 from onmf.divergence import Array, FloatArray
-from onmf.estimator import ONMF, new_rows
+from onmf.estimator import ONMF
 from onmf.io.rules import Rule, number, optional, require
-from onmf.surprise import FEWEST, Usual, learn_usual, surprise_of, usual_of, usual_rules
+from onmf.surprise import FEWEST, Effects, Usual, learn_usual, surprise_of, usual_of, usual_rules
 
 BATCH = 10_000  # rows that are measured at a time
 SAMPLE = 50_000  # rows of a fit, evenly spread, from which is learnt how unusual rows are
@@ -32,7 +31,7 @@ class Standards:
     usual : Usual or None
         What losses are usual.
     unassigned : float
-        Rows are left unassigned that are as unusual as this share of the rows like them; 0 for none.
+        Rows are left unassigned whose surprise is at most this share; 0 for none.
     min_confidence : float
         Rows of a lower confidence are left unassigned, too.
     """
@@ -41,6 +40,15 @@ class Standards:
     usual: Usual | None = None
     unassigned: float = 0.0
     min_confidence: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name, learnt in zip(SHARES, (self.usual, self.calibration), strict=True):
+            asked = f"{name}={getattr(self, name):g} (--{name.replace('_', '-')} {getattr(self, name):g})"
+            require(
+                learnt is not None or not getattr(self, name),
+                f"{asked} needs what a fit of at least {FEWEST} rows by this version of onmf learns: leave it out, or "
+                "fit the model anew.",
+            )
 
     def parts(self) -> dict[str, Any]:
         """The entries of a model file."""
@@ -74,7 +82,7 @@ def standards_rules(k: int) -> dict[str, Rule]:
     return {**calibration_rules(k), **usual_rules(k), **dict.fromkeys(SHARES, optional(number(0, 1)))}
 
 
-def learn_from(model: ONMF, X: Any, groups: Array | None = None, engine: Any = None) -> tuple[Usual | None, FloatArray]:
+def learn_from(model: ONMF, X: Any, groups: Array | None = None) -> tuple[Usual | None, FloatArray]:
     """What losses are usual of rows like those of a fit; and how unusual each of these is, NaN if they are too few.
 
     A row counts among rows that it did not shape, if it is one of those that are learnt from.
@@ -82,36 +90,33 @@ def learn_from(model: ONMF, X: Any, groups: Array | None = None, engine: Any = N
     n, templates = X.shape[0], to_host(model.clustering_.labels)
     if n < FEWEST:
         return None, np.full(n, np.nan)
-    some, whole = evenly_spaced(n, SAMPLE), None
-    if len(some) < n and groups is None:
-        data, centroids = new_rows(model, X, engine=engine)
-        whole = data.steps(centroids.copy()).next().map_arrays(to_host)
-    rows = without_effects(model, take_rows(X, some), None if groups is None else groups[some])
-    usual, among = learn_usual(model, rows, whole)
-    surprise = among if len(some) == n else surprise_in(model, X, usual, templates, groups)
+    some = evenly_spaced(n, SAMPLE)
+    counts = None if len(some) == n else np.bincount(templates, minlength=len(model.cluster_centers_))
+    effects = effects_on(model, None if groups is None else groups[some])
+    usual, among = learn_usual(model, take_rows(X, some), templates[some], effects, counts)
+    surprise = among if len(some) == n else surprise_in(model, X, usual, groups)
     surprise[some] = among
     return usual, surprise
 
 
-def surprise_in(model: ONMF, X: Any, usual: Usual | None, templates: Array, groups: Array | None = None) -> FloatArray:
-    """How unusual rows are whose templates are known; NaN if it is not known what is usual. → (n,)"""
+def surprise_in(model: ONMF, X: Any, usual: Usual | None, groups: Array | None = None) -> FloatArray:
+    """How unusual rows are; NaN if it is not known what is usual. → (n,)"""
     found = np.full(X.shape[0], np.nan)
     if usual is None:
         return found
     for start, batch in batches(X):
         at = slice(start, start + batch.shape[0])
-        rows = without_effects(model, batch, None if groups is None else groups[at])
-        found[at] = surprise_of(model, usual, rows, templates[at])
+        found[at] = surprise_of(model, usual, batch, effects_on(model, None if groups is None else groups[at]))
     return found
 
 
-def without_effects(model: ONMF, rows: Any, groups: Any) -> Any:
-    """Rows of groups divided by the multipliers of these, which are 1 for a group that the model does not know."""
+def effects_on(model: ONMF, groups: Any) -> Effects | None:
+    """The multipliers of the groups of rows, which are 1 for a group that the model does not know."""
     if groups is None or model.group_effects_ is None:
-        return rows
-    effects = np.vstack([to_host(model.group_effects_), np.ones(rows.shape[1])])
+        return None
+    factors = np.vstack([to_host(model.group_effects_), np.ones(model.cluster_centers_.shape[1])])
     place = {name: b for b, name in enumerate(model.groups_.tolist())}
-    return divide_by_effects(rows, effects, np.array([place.get(name, -1) for name in np.asarray(groups).tolist()]))
+    return Effects(factors, np.array([place.get(name, len(place)) for name in np.asarray(groups).tolist()]))
 
 
 def settled(found: Mapping[str, Any], clusters: Array | None, standards: Standards) -> dict[str, Any]:

@@ -152,7 +152,7 @@ def measure(
     labels = labels.astype(compact)
     if surprise is None:
         own = None if groups is None else np.full(len(labels), scene)
-        surprise = surprise_in(model, pixels, standards.usual, labels, own)
+        surprise = surprise_in(model, pixels, standards.usual, own)
     totals, counts = np.bincount(labels, weights=scales, minlength=k), np.bincount(labels, minlength=k)
     mean = divide(totals.astype(np.float64), counts.astype(np.float64))
     unit = mean.astype(np.float32)

@@ -59,7 +59,7 @@ def parse_bands(value: str) -> list[int]:
 
 FILES = (
     *("map.tif", "map.tif.aux.xml", "map.hdr", "map.img", "scales.tif", "residuals.tif", "margins.tif"),
-    *("confidence.tif", "runner_up.tif", "runner_up.tif.aux.xml"),
+    *("confidence.tif", "surprise.tif", "runner_up.tif", "runner_up.tif.aux.xml"),
     *("spectra.csv", "spectra.hdr", "spectra.sli", "map.png", "map.svg", "spectra.png", "spectra.svg"),
 )
 """Names of the files of a scene."""
@@ -191,9 +191,9 @@ class ImageClusters(Clusters):
         every = self._sparse.colours()
         return [every[number] for number in self._sparse.numbers]
 
-    def predict(self, cube: Any, *, estimate_groups: bool = False, progress: Progress | None = None) -> Any:
+    def predict(self, cube: Any, /, **options: Any) -> Any:
         """Map another image of the same sensor; see :func:`onmf.image.predict`."""
-        return predict(self, cube, estimate_groups=estimate_groups, progress=progress)
+        return predict(self, cube, **options)
 
     plot_map, plot_spectra = figures.plot_map, figures.plot_spectra
 
@@ -544,8 +544,7 @@ def predict(
     cube: Any,
     *,
     negatives: Negatives | None = None,
-    estimate_groups: bool = False,
-    progress: Progress | None = None,
+    **options: Any,
 ) -> ImageClusters:
     """Map another image of the same sensor with the clusters of a model.
 
@@ -555,13 +554,11 @@ def predict(
         The result of :func:`cluster`, or the model that it saved, as :func:`onmf.load` reads it.
     cube : Cube, path, array or xarray.DataArray
         The image. Its bands must be those that the model was fitted on; wavelengths are compared if both have them.
+        For a model of several scenes, an image that is called like one of them has the factors of that scene.
     negatives : {"refuse", "clip"}, optional
         As in :func:`cluster`; by default as for the model.
-    estimate_groups : bool, default=False
-        For a model of several scenes: whether the factors of an image that is none of them are estimated from its
-        pixels. By default they are 1. An image that is called like one of the scenes has the factors of that scene.
-    progress : callable, optional
-        As in :func:`cluster`.
+    **options
+        Of :func:`onmf.door.predict_table`, such as ``unassigned``, ``estimate_groups`` or ``progress``.
 
     Returns
     -------
@@ -574,5 +571,5 @@ def predict(
         fitted = fitted.to_cpu()
         fitted.extra_ = fitted.extra_ | {"negatives": negatives}
     table: Any = read(cube)
-    found = predict_table(fitted, table, kind=IMAGE, estimate_groups=estimate_groups, progress=progress)
+    found = predict_table(fitted, table, kind=IMAGE, **options)
     return cast(ImageClusters, found)

@@ -44,7 +44,7 @@ def write_files(clusters: ImageClusters, folder: Path) -> None:
     labels, runners_up = (np.array(shown, dtype)[values] for values in (clusters.labels, clusters.runners_up))
     for name, values, text in (("map", labels, "cluster"), ("runner_up", runners_up, "runner-up")):
         _write_classes(folder / f"{name}.tif", cube, values, text, names, shades)
-    for name in ("scales", "residuals", "margins", "confidence"):
+    for name in ("scales", "residuals", "margins", "confidence", "surprise"):
         _write_raster(folder / f"{name}.tif", cube, getattr(clusters, name).astype(np.float32, copy=False), name)
     metadata: dict[str, Any] = {"description": f"Clusters of {cube.name}", "data ignore value": 0}
     if cube.crs is not None:

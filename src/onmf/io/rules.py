@@ -106,6 +106,11 @@ def array(types: tuple[str, ...], *shape: int | None, low: float = -LARGEST, hig
     return Rule(fits, f"an array of {' or '.join(types)} with the shape {lengths} and {span}")
 
 
+def filled(rule: Rule) -> Rule:
+    """The same rule for an array that must not be empty."""
+    return rule._replace(fits=lambda value: rule.fits(value) and value.size > 0)
+
+
 def is_array(value: Any, kinds: str) -> bool:
     """Whether a value is an array of the given dtype kinds, with floats small enough to be squared."""
     is_one = isinstance(value, np.ndarray) and value.dtype.kind in kinds

@@ -169,11 +169,9 @@ class DocumentClusters(Clusters):
         """The words that are counted."""
         return np.asarray(self.table.features)
 
-    def predict(
-        self, texts: Any, *, estimate_groups: bool = False, progress: Progress | None = None
-    ) -> "DocumentClusters":
+    def predict(self, texts: Any, /, **options: Any) -> "DocumentClusters":
         """Assign other documents to these clusters; see :func:`onmf.text.predict`."""
-        return predict(self, texts, estimate_groups=estimate_groups, progress=progress)
+        return predict(self, texts, **options)
 
     def typical(self, cluster: int, n: int = 5) -> Array:
         """The documents of a cluster with the largest margins; the shorter half, decided by few words, is left out."""
@@ -381,8 +379,7 @@ def predict(
     texts: Iterable[Text | str] | Documents,
     *,
     token_pattern: str | None = None,
-    estimate_groups: bool = False,
-    progress: Progress | None = None,
+    **options: Any,
 ) -> DocumentClusters:
     """Assign documents to the clusters of a document model.
 
@@ -396,10 +393,8 @@ def predict(
     token_pattern : str, optional
         The token pattern of the model. It is required if the pattern is more than a run of one kind of character. Such
         a pattern can take exponential time on some texts, so one from a file is not used without your consent.
-    estimate_groups : bool, default=False
-        Whether the multipliers of groups that the model does not know are estimated from their documents.
-    progress : callable, optional
-        As in :func:`cluster`.
+    **options
+        Of :func:`onmf.door.predict_table`, such as ``unassigned``, ``estimate_groups`` or ``progress``.
 
     Returns
     -------
@@ -409,6 +404,6 @@ def predict(
     fitted = model.model if isinstance(model, DocumentClusters) else model
     check_kind(fitted, DOCUMENTS)
     if not isinstance(texts, Documents):
-        texts = count(texts, vectorizer_of(fitted, token_pattern), progress=progress)
-    found = predict_table(fitted, texts, kind=DOCUMENTS, estimate_groups=estimate_groups, progress=progress)
+        texts = count(texts, vectorizer_of(fitted, token_pattern), progress=options.get("progress"))
+    found = predict_table(fitted, texts, kind=DOCUMENTS, **options)
     return cast(DocumentClusters, found)
