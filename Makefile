@@ -24,7 +24,7 @@ KERNELS := $(addprefix tests/, contract/test_backends.py contract/test_bregman.p
 
 .PHONY: demo test test-all test-lowest durations planted bounds check lint workflows docs pictures paper bench fuzz sanitize clean
 
-demo: $(VENV)/.demo  ## cluster the embedded corpus, print and draw the result
+demo: $(VENV)/.demo  ## cluster the embedded corpus, print the clusters, and write the report that README shows
 	$(BIN)/python examples/docstrings.py demo-output
 
 test: $(VENV)/.dev  ## run most tests, in four minutes; those on the paper's data run if $$ONMF_DATA points to it

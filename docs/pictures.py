@@ -24,8 +24,6 @@ def main() -> None:
     """Make all pictures."""
     photograph(DOCS / "_build" / "live" / "report-documents.html", DOCS / "images" / "report-documents.png")
     with tempfile.TemporaryDirectory() as folder:
-        subprocess.run([sys.executable, DOCS.parent / "examples" / "docstrings.py", folder], check=True)
-        shutil.copy(Path(folder, "clusters.png"), DOCS / "images" / "docstrings.png")
         out = Path(folder, "paper")
         subprocess.run([sys.executable, "-m", "onmf", "reproduce", "images", "--out", out], check=True)
         for picture in [*out.glob("maps-*.png"), out / "spectra.png"]:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import runpy
 from pathlib import Path
 
 import onmf.image
 import onmf.text
-from onmf.datasets import docstring_texts, make_scene
+from onmf.datasets import make_scene
 
 FOLDER = Path(__file__).parents[1] / "_build" / "live"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def docstrings() -> onmf.text.DocumentClusters:
-    """Cluster SciPy's docstrings."""
-    texts = [onmf.text.Text(*triple) for triple in docstring_texts()]
-    return onmf.text.cluster(texts, 13, init="consensus", refine="local-search", random_state=0)
+    """Cluster SciPy's docstrings as ``make demo`` does."""
+    return runpy.run_path(str(EXAMPLES / "docstrings.py"))["cluster_docstrings"]()
 
 
 def materials() -> onmf.image.ImageClusters:
