@@ -4,6 +4,7 @@ import csv
 import inspect
 import json
 import os
+import warnings
 from dataclasses import replace
 from functools import cache
 
@@ -19,6 +20,7 @@ from onmf.datasets import make_counts, make_scene
 from onmf.door import Clusters, cluster_table, predict_table
 from onmf.door.run import MOVED, moved_without_smoothing
 from onmf.door.write import files_of
+from onmf.estimator import adopt_clustering
 from onmf.image import Cube
 from onmf.kinds import KINDS, get_kind
 
@@ -194,6 +196,38 @@ class TestResult:
         limits = (again.surprise <= 0.1) | (again.confidence < 0.2)
         assert np.array_equal(again.labels[kept] < 0, limits[kept]), "the model keeps the shares"
         assert (none.labels[kept] >= 0).all()
+
+    def test_the_most_likely_clusters(self, open_door, name):
+        found, rows = open_door(name), open_door.read(name)[2]
+        for result in (found, found.predict(rows)):
+            best, probabilities = result.most_likely(10)
+            assert best.shape == probabilities.shape == (*result.labels.shape, K), "there are no more"
+            kept = result.labels >= 0
+            assert (np.sort(best[kept]) == np.arange(K)).all()
+            assert (best[~kept] == -1).all()
+            assert np.isnan(probabilities[~kept]).all()
+            assert probabilities[kept].sum(axis=1) == pytest.approx(1)
+            assert (np.diff(probabilities[kept]) <= 0).all()
+            assert np.mean(best[kept][:, 0] == result.labels[kept]) > 0.9, "runs may have voted"
+            order = np.argsort(result.confidence[kept])
+            least, most = order[:20], order[-20:]
+            assert probabilities[kept][least, 0].mean() <= probabilities[kept][most, 0].mean()
+            for one, other in zip(result.most_likely(2), (best, probabilities), strict=True):
+                np.testing.assert_array_equal(one, other[..., :2])
+        with pytest.raises(ValueError, match="n=0 is not allowed: ask for at least one cluster"):
+            found.most_likely(0)
+
+    def test_probabilities_of_merged_centroids_are_added(self, open_door, name):
+        found, rows = open_door(name), open_door.read(name)[2]
+        model = found.predict(rows).model.to_cpu()
+        every = found.predict(rows).most_likely(K)
+        merged = replace(model.clustering_, clusters=np.array([0, -1, 0]))
+        adopt_clustering(model, merged, model.engine_, model.divergence_)
+        best, probabilities = predict_table(model, rows).most_likely(K)
+        assert best.shape[-1] == 1, "the others are gone or unassigned"
+        kept = found.labels >= 0
+        together = np.where(every[0] == 1, 0.0, every[1]).sum(axis=-1)
+        assert probabilities[kept][:, 0] == pytest.approx(together[kept], rel=1e-9)
 
     def test_typical_and_doubtful_rows(self, open_door, name):
         found = open_door(name)
@@ -408,7 +442,7 @@ class TestFiles:
 
 @every_kind
 class TestCommand:
-    def test_rows_that_fit_nowhere(self, name, tmp_path):
+    def test_rows_that_fit_nowhere(self, open_door, name, tmp_path):
         path, *given = arguments(name, tmp_path)
         flags = [path, *given, "-k", K, "--no-report", *(("--init", "snpa") if name == "image" else ("--quick",))]
         ran = command(name, *flags, "--unassigned", 0.1, "--min-confidence", 0.2, "--out", tmp_path / "out")
@@ -419,9 +453,31 @@ class TestCommand:
         assert note.endswith(" left unassigned, with a surprise of at most 0.1 or a confidence below 0.2.")
         assert note.startswith(f"{summary['unassigned'] - 1} {get_kind(name).rows_of(2)} ")
         model, new = tmp_path / "out" / "model.onmf", tmp_path / ("new" if name == "image" else "new.csv")
-        ran = command("predict", model, *(part for part in (path, *given)), "--unassigned", 0.3, "--out", new)
+        ran = command("predict", model, path, *given, "--unassigned", 0.3, "--out", new)
         assert ran.returncode == 0, ran.stderr
         assert "left unassigned, with a surprise of at most 0.3 or a confidence below 0.2." in ran.stdout + ran.stderr
+        ran = command("predict", model, path, *given, "--top", 2, "--out", new, "--force")
+        assert ran.returncode == 0, ran.stderr
+        again = predict_table(onmf.load(model), open_door.read(name)[2])
+        best, probabilities = again.most_likely(2)
+        first = again.kind.first
+        if name == "image":
+            with (
+                warnings.catch_warnings(action="ignore"),
+                pytest.importorskip("rasterio").open(new / "most_likely.tif") as file,
+            ):
+                assert file.descriptions == ("cluster 1", "probability 1", "cluster 2", "probability 2")
+                bands = file.read()
+            inside = again.templates >= 0
+            assert np.array_equal(bands[::2, inside].T - first, best[inside])
+            np.testing.assert_allclose(bands[1::2, inside].T, probabilities[inside], rtol=1e-5)
+            assert np.isnan(bands[:, ~inside]).all()
+        else:
+            rows = read_csv(new)
+            assert list(rows[0])[8:12] == ["cluster_1", "probability_1", "cluster_2", "probability_2"]
+            assert [row["cluster_2"] for row in rows[:-1]] == [str(k + first) for k in best[:-1, 1]]
+            assert [float(row["probability_1"]) for row in rows[:-1]] == pytest.approx(probabilities[:-1, 0], abs=1e-3)
+            assert rows[-1]["cluster_1"] == rows[-1]["probability_1"] == ""
         for wrong in ("--unassigned", "--min-confidence"):
             ran = command(name, *flags, wrong, 1, "--out", tmp_path / "none")
             assert ran.returncode == 2 or ran.returncode == 1

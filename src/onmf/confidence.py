@@ -1,4 +1,6 @@
-"""How sure the cluster of a row is: a probability that holds when the rows are clustered again.
+"""The confidence of rows: how often independent fits put a row with the rest of its cluster.
+
+It is not the chance of being right: every fit may find a cluster that mixes two subjects.
 
 The probabilities of a mixture are far too sure, because the words of a document or the bands of a pixel are not
 independent. And a row can be sure of a cluster that another fit would not find at all. So a few fits from other random
@@ -27,8 +29,11 @@ from onmf.fit.describe import losses_of
 from onmf.fit.groups import Grouping
 from onmf.fit.restarts import agreement_of, prepare_search, runs, votes_of
 from onmf.fit.solve import seeds_of_run
-from onmf.functions import exp, log
+from onmf.functions import exp, log, matrix_product
 from onmf.io.rules import Rule, array, number, optional
+
+CONFIDENCE = "how often independent fits put this row with the rest of its cluster; it is not the chance of being right"
+"""What the confidence is, for people to read wherever it stands."""
 
 REFITS = 8  # fits from other random starts
 CALIBRATION_ROWS = 10_000  # at most, on which these fits run
@@ -71,6 +76,14 @@ class Calibration:
         runners_up = best if clusters is None else clusters[best].astype(np.int32)
         runners_up[np.isneginf(others[rows, best])] = -1  # without smoothing, a cluster can be impossible
         return confidence, runners_up
+
+    def probabilities(self, chances: FloatArray, clusters: Array | None = None) -> FloatArray:
+        """The probability of each cluster for each row; those of its centroids are added. → (n, clusters)"""
+        shares = _shares(chances, self.temperature)
+        if clusters is None:
+            return shares
+        members = clusters[:, None] == np.arange(clusters.max(initial=-1) + 1)
+        return matrix_product(shares, members.astype(np.float64))
 
     def parts(self) -> dict[str, Any]:
         """The entries of a model file."""

@@ -501,8 +501,9 @@ def cluster(
         Cells × genes. The results are written into an AnnData object where scanpy looks for them:
 
         - ``obs[key_added]``: the cluster, a category, "0" being the largest; missing for cells that are unassigned.
-          ``obs[key_added + "_confidence"]``: how sure that is, from 0 to 1; ``obs[key_added + "_surprise"]``: how
-          unusual the cell is, from 0 (most) to 1; ``obs[key_added + "_runner_up"]``: the best other cluster;
+          ``obs[key_added + "_confidence"]``: how often independent fits put this cell with the rest of its
+          cluster, which is not the chance of being right; ``obs[key_added + "_surprise"]``: how unusual the cell is,
+          from 0 (most) to 1; ``obs[key_added + "_runner_up"]``: the best other cluster;
           ``obs[key_added + "_margin"]``: how much worse that is, per count; ``obs[key_added + "_scale"]``: the scale of
           the cell.
         - ``var["deviance"]`` and ``var[key_added + "_gene"]``: deviance of each gene, and whether it was used.

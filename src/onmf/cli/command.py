@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
+from onmf.confidence import CONFIDENCE
 from onmf.divergence import get_divergence
 from onmf.door import Clusters, check_request, cluster_table
 from onmf.door.kind import CLUSTERING, OUTPUT, Kind, Option
@@ -65,7 +66,7 @@ UNASSIGNED = (
         "unassigned",
         "Leave rows unassigned that fit nowhere: those as unusual as this share of the rows like them, such as 0.01.",
     ),
-    SHARE("min_confidence", "Leave rows of a lower confidence unassigned."),
+    SHARE("min_confidence", f"Leave rows of a lower confidence unassigned: {CONFIDENCE}."),
 )
 """Options about rows that get no cluster."""
 
@@ -172,7 +173,8 @@ def add_command(kind: Kind) -> None:
     tables = ("assignments.csv",) * kind.assignments + ("clusters.csv",)
     written = ", ".join([*tables, "summary.json", "model.onmf", "report.html", *(kind.listed or kind.files)])
     files = f"Prints the clusters. With --out it also writes {written}: all of these files, or none."
-    text = "\n\n".join([kind.about, files, "For example:", *kind.examples])
+    sure = f"In what is printed, sure is the median confidence of a cluster: {CONFIDENCE}."
+    text = "\n\n".join([kind.about, files, sure, "For example:", *kind.examples])
     with_options(run, kind.command or "", text, [paths, *(parameter(each, **words) for each in in_order)])
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import typer
 
 import onmf
+from onmf.confidence import CONFIDENCE
 from onmf.door import Clusters, Option, predict_table
 from onmf.door.write import assignments, csv_lines, records, write_files, write_table
 from onmf.kinds import KINDS, get_kind
@@ -42,11 +43,12 @@ NewData = Annotated[
 ARTICLES = {"image": "of an image", "matrix": "of a matrix", "table": "of a table"}
 """How to say what a model is of, where its kind alone does not read well."""
 
-PREDICT = """Assign new data to the clusters of a model.
+PREDICT = f"""Assign new data to the clusters of a model.
 
-Prints a table in CSV with a line for each row: the number and the name of its cluster, how sure that is, the
-runner-up, and how unusual the row is. A row that has none of the model's words or genes gets no cluster. With known
-classes (--labels), the clusters are compared with them. An image is mapped into the folder of --out instead.
+Prints a table in CSV with a line for each row: the number and the name of its cluster, the confidence, the runner-up,
+and how unusual the row is. The confidence is {CONFIDENCE}. A row that has none of the model's words or genes gets no
+cluster. With --top 3, the three most likely clusters follow, with their probabilities. With known classes (--labels),
+the clusters are compared with them. An image is mapped into the folder of --out instead.
 
 For example:
 
@@ -63,6 +65,12 @@ OWN = (
         "out", "Write to this .csv or .parquet file; for an image, into this folder.", Path | None, None, "FILE", ""
     ),
     FORCE,
+    Option(
+        "top",
+        "Add this many most likely clusters of each row, and their probabilities.",
+        *(int | None, None, "NUMBER", ""),
+        least=1,
+    ),
     *(replace(option, group="", help=f"{option.help} By default as for the model.") for option in UNASSIGNED),
     Option(
         "estimate_groups",
@@ -114,6 +122,8 @@ def predict(model: Path, path: str, **given: Any) -> None:
         )
         if folder is not None:
             write_files(found, folder, progress=step)
+            if given["top"] is not None:
+                kind.write_most_likely(found, folder, given["top"])
     if kind.assignments:
         _tell_rows(found, given)
     else:
@@ -134,24 +144,24 @@ def _check_file(out: Path, force: bool) -> None:
 
 def _tell_rows(found: Clusters, given: dict[str, Any]) -> None:
     """Print the clusters of the rows, or write them to a file."""
-    lines, rows, notes = csv_lines(assignments(found)), records(assignments(found)), found.notes
+    parts, notes = assignments(found, given["top"]), found.notes
     if found.comparison is not None:
         notes = [*notes, f"Compared with {found.comparison.against(found.kind)}: {found.comparison.sentence()}."]
     for note in () if given["quiet"] else notes:
         say(note)
     if given["out"] is not None:
-        write_table(given["out"], assignments(found), replace=given["force"])
+        write_table(given["out"], parts, replace=given["force"])
         if not given["quiet"]:
             say(f"Written to {given['out']}.")
     elif given["as_lines"]:
-        for row in rows:
+        for row in records(parts):
             tell_json(row)
     elif given["as_json"]:
-        tell_json_list(rows)
+        tell_json_list(records(parts))
     elif sys.stdout.isatty():
-        sys.stdout.writelines(visible(line[:-1]) + "\n" for line in lines)
+        sys.stdout.writelines(visible(line[:-1]) + "\n" for line in csv_lines(parts))
     else:  # files and programs get the names unchanged
-        sys.stdout.writelines(lines)
+        sys.stdout.writelines(csv_lines(parts))
 
 
 def add_predict() -> None:

@@ -122,8 +122,8 @@ class Clusters:
     margins : (n,) array
         How much worse the best other cluster is, per count; NaN for rows that are unassigned.
     confidence : (n,) array
-        How sure the cluster is: a row at 0.8 is with the rows of its cluster in about 80 % of independent fits. NaN for
-        rows that are unassigned, and if the model has no calibration.
+        How often independent fits put this row with the rest of its cluster; it is not the chance of being right. NaN
+        for rows that took no part, and if the model has no calibration.
     surprise : (n,) array
         How unusual the row is among rows of its cluster and size: the share of such rows that are as unusual. NaN for
         rows that took no part, and if the model does not know.
@@ -326,6 +326,30 @@ class Clusters:
         """What the fit did, for people to read: who voted, or how many iterations a run took."""
         ended = self.model.stop_reason_.replace("max_iter", "not converged")
         return self.how or f"{so_many(self.model.n_iter_, 'iteration')}, {ended}"
+
+    def most_likely(self, n: int = 3) -> tuple[Array, FloatArray]:
+        """The n most likely clusters of each row, the best first, and their probabilities.
+
+        The probabilities of all clusters of a row add up to 1. They follow from how much worse other clusters fit, at a
+        temperature that independent fits gave. The confidence also takes into account how often such fits find the
+        cluster. The probabilities of clusters that were merged are added, so that the best cluster can be another than
+        the row's own, which has the best centroid.
+
+        Parameters
+        ----------
+        n : int, default=3
+            How many clusters, or all if there are fewer.
+
+        Returns
+        -------
+        clusters : (rows, n) array of int
+            Their numbers; -1 for rows that took no part. For an image, the first axis is (lines, samples).
+        probabilities : (rows, n) array
+            Their probabilities; NaN for rows that took no part.
+        """
+        best, probabilities = self.kind.most_likely(self, n)
+        shape = (*self.templates.shape, -1)
+        return best.reshape(shape), probabilities.reshape(shape)
 
     def distinctive(self, n: int = 10) -> list[dict[str, float]]:
         """The features that set each cluster apart from all rows, with their weights."""

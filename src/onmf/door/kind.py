@@ -234,6 +234,11 @@ class Kind:
         """
         return None
 
+    def chances(self, model: ONMF, X: Any, groups: Any = None) -> FloatArray:
+        """Log-probabilities of the centroids for rows in memory, up to a number for each row. → (n, k)"""
+        rule = self.rule(model)
+        return log_chances(model, X, groups) if rule is None else rule(X)
+
     def judge(
         self, model: ONMF, X: Any, standards: Standards, groups: Any = None, templates: Array | None = None
     ) -> tuple[Array, ...]:
@@ -241,8 +246,8 @@ class Kind:
 
         The template of a row is the number of its centroid, which the rule decides unless it is known.
         """
-        clusters, rule = model.clusters_, self.rule(model)
-        chances = None if rule is None else rule(X)
+        clusters = model.clusters_
+        chances = None if self.rule(model) is None else self.chances(model, X, groups)
         if chances is not None and templates is None:
             templates = chances.argmax(axis=1).astype(np.int32)
         data, centroids = new_rows(model, X, groups=groups)
@@ -253,8 +258,37 @@ class Kind:
             margins = margins_by_chances(chances, templates, clusters) / np.asarray(X.sum(axis=1)).ravel()
         if standards.calibration is None:
             return templates, scales, margins, np.full(X.shape[0], np.nan), np.full(X.shape[0], -1, dtype=np.int32)
-        chances = log_chances(model, X, groups) if chances is None else chances
+        chances = self.chances(model, X, groups) if chances is None else chances
         return templates, scales, margins, *standards.calibration.apply(chances, templates, clusters)
+
+    def most_likely(self, clusters: Clusters, n: int) -> tuple[Array, FloatArray]:
+        """The n most likely clusters of each row, and their probabilities; see :meth:`Clusters.most_likely`."""
+        model, calibration, numbers = clusters.model, clusters.calibration, clusters.numbers
+        require(calibration is not None, "The model is of a version that knew no probabilities: fit it anew.")
+        require(n >= 1, f"n={n} is not allowed: ask for at least one cluster of each {self.row}.")
+        assert calibration is not None
+        n, templates = min(n, len(numbers)), clusters.templates.ravel()
+        X, places, groups = self.rows_of_result(clusters)
+        best, probabilities = np.full((len(templates), n), -1, dtype=np.int32), np.full((len(templates), n), np.nan)
+        for start, batch in batches(X):
+            at = places[start : start + batch.shape[0]]
+            inside = np.flatnonzero(templates[at] >= 0)
+            if not len(inside):
+                continue
+            own = None if groups is None else groups[start : start + batch.shape[0]][inside]
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", message=IGNORED)
+                shares = calibration.probabilities(self.chances(model, batch[inside], own), model.clusters_)[:, numbers]
+            order = np.argsort(-shares, axis=1, kind="stable")[:, :n]
+            best[at[inside]], probabilities[at[inside]] = numbers[order], np.take_along_axis(shares, order, axis=1)
+        return best, probabilities
+
+    def rows_of_result(self, clusters: Clusters) -> tuple[Any, Array, Array | None]:
+        """The rows of a result as its model takes them, their places in the table, and their groups."""
+        if clusters.fit is not None and clusters.fitted_rows is not None:
+            return clusters.fit.X, clusters.fitted_rows.index, clusters.fit.groups
+        X, _ = self.match(clusters.model, clusters.table)
+        return X, np.arange(X.shape[0]), groups_of_new(clusters.model, clusters.table, self)[0]
 
     def measured(self, fit: Fit, rows: Rows, standards: Standards, surprise: FloatArray, n: int) -> dict[str, Any]:
         """The same for each of the n rows of the table, and how unusual it is, from a fit of some of them."""
@@ -354,6 +388,10 @@ class Kind:
 
     def write(self, clusters: Clusters, folder: Path) -> None:
         """Write further files into a folder."""
+
+    def write_most_likely(self, clusters: Clusters, folder: Path, n: int) -> None:
+        """Write the n most likely clusters of each row into a folder, if rows are not written as a table."""
+        raise ValueError(f"The most likely clusters of {self.rows_of(2)} cannot be written: leave out --top.")
 
     def headline(self, clusters: Clusters) -> str:
         """What was clustered, in a line."""

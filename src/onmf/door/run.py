@@ -13,7 +13,7 @@ import numpy as np
 
 from onmf import interrupt
 from onmf.backend import to_host
-from onmf.confidence import Calibration, calibrate, evenly_spaced, log_chances, votes_for
+from onmf.confidence import Calibration, calibrate, evenly_spaced, votes_for
 from onmf.divergence import KullbackLeibler
 from onmf.estimator import ONMF, check_parameters
 from onmf.fit.groups import apart
@@ -129,8 +129,7 @@ def _calibrate(kind: Kind, fit: Fit) -> Calibration:
     labels = to_host(fit.model.labels_)
     some, voted = fit.trials or (evenly_spaced(len(labels)), None)
     rows, groups = take_rows(fit.X, some), None if fit.groups is None else fit.groups[some]
-    rule = kind.rule(fit.model)
-    chances = log_chances(fit.model, rows, groups) if rule is None else rule(rows)
+    chances = kind.chances(fit.model, rows, groups)
     voted = votes_for(fit.model, rows, fit.refit, groups) if voted is None else voted
     return calibrate(chances, labels[some], voted)
 

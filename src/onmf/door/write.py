@@ -82,10 +82,14 @@ def write_report(clusters: Clusters, path: Path, title: str | None = None, progr
     write_whole(path, lambda file: file.write(page))
 
 
-def assignments(clusters: Clusters) -> Iterator[Columns]:
-    """Yield the table of rows in parts. Rows that are unassigned have no cluster."""
+def assignments(clusters: Clusters, top: int | None = None) -> Iterator[Columns]:
+    """Yield the table of rows in parts. Rows that are unassigned have no cluster.
+
+    The ``top`` most likely clusters of each row have two columns each: ``cluster_1``, ``probability_1`` and so on.
+    """
     clusters = clusters.dense
     kind, table, n, shown = clusters.kind, clusters.table, len(clusters.labels), clusters.shown_numbers
+    best, probabilities = (np.empty((n, 0)),) * 2 if top is None else clusters.most_likely(top)
     for start in range(0, max(n, 1), BATCH):
         part = slice(start, min(start + BATCH, n))
         labels = clusters.labels[part].tolist()
@@ -98,6 +102,14 @@ def assignments(clusters: Clusters) -> Iterator[Columns]:
             "scale": _rounded(clusters.scales[part], 6),
             "margin": _rounded(clusters.margins[part], 6),
             "surprise": _rounded(clusters.surprise[part], 4),
+            **{
+                name: values
+                for place in range(best.shape[1])
+                for name, values in (
+                    (f"cluster_{place + 1}", [None if k < 0 else shown[k] for k in best[part, place].tolist()]),
+                    (f"probability_{place + 1}", _rounded(probabilities[part, place], 4)),
+                )
+            },
             **kind.row_columns(clusters, part),
             **({} if table.groups is None else {"group": table.groups[part]}),
             **({} if table.classes is None else {"label": table.classes[part]}),

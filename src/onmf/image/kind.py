@@ -59,7 +59,7 @@ def parse_bands(value: str) -> list[int]:
 
 FILES = (
     *("map.tif", "map.tif.aux.xml", "map.hdr", "map.img", "scales.tif", "residuals.tif", "margins.tif"),
-    *("confidence.tif", "surprise.tif", "runner_up.tif", "runner_up.tif.aux.xml"),
+    *("confidence.tif", "surprise.tif", "most_likely.tif", "runner_up.tif", "runner_up.tif.aux.xml"),
     *("spectra.csv", "spectra.hdr", "spectra.sli", "map.png", "map.svg", "spectra.png", "spectra.svg"),
 )
 """Names of the files of a scene."""
@@ -380,6 +380,14 @@ class ImageKind(Kind):
         factors = np.append(own, np.nan)[found["templates"]].astype(np.float32)
         return found | {"spectra_of_templates": spectra, "scales": found["scales"] * factors}, pixels.notes()
 
+    def rows_of_result(self, clusters: Any) -> tuple[Any, Array, Array | None]:
+        if clusters.fit is not None:
+            return super().rows_of_result(clusters)
+        model, cube = clusters.model, clusters.cube
+        pixels = Pixels(cube, model.divergence_, clusters.negatives, lambda name, share: None)
+        scenes = None if model.group_effects_ is None else np.full(pixels.shape[0], scene_of(model, cube)[0])
+        return pixels, np.flatnonzero(pixels.inside.ravel()), scenes
+
     def new_groups(self, model: ONMF, table: Any) -> Iterator[tuple[str, Any]]:
         if not scene_of(model, table)[0]:
             cube = match_bands(table, model.extra_)
@@ -417,6 +425,11 @@ class ImageKind(Kind):
         from .write import write_files
 
         write_files(clusters, folder)
+
+    def write_most_likely(self, clusters: Any, folder: Path, n: int) -> None:
+        from .write import write_most_likely
+
+        write_most_likely(clusters, folder, n)
 
 
 def match_bands(cube: Cube, extra: Mapping[str, Any]) -> Cube:

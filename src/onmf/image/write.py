@@ -45,7 +45,7 @@ def write_files(clusters: ImageClusters, folder: Path) -> None:
     for name, values, text in (("map", labels, "cluster"), ("runner_up", runners_up, "runner-up")):
         _write_classes(folder / f"{name}.tif", cube, values, text, names, shades)
     for name in ("scales", "residuals", "margins", "confidence", "surprise"):
-        _write_raster(folder / f"{name}.tif", cube, getattr(clusters, name).astype(np.float32, copy=False), name)
+        _write_raster(folder / f"{name}.tif", cube, getattr(clusters, name)[None].astype(np.float32, copy=False), name)
     metadata: dict[str, Any] = {"description": f"Clusters of {cube.name}", "data ignore value": 0}
     if cube.crs is not None:
         metadata["coordinate system string"] = f"{{{rasterio.CRS.from_wkt(cube.crs).to_wkt(version='WKT1_ESRI')}}}"
@@ -85,21 +85,31 @@ def _write_scenes(clusters: ImageClusters, folder: Path) -> None:
         write_table(folder / "changes.csv", [changes_table(clusters)])
 
 
+def write_most_likely(clusters: ImageClusters, folder: Path, n: int) -> None:
+    """Write the most likely clusters of each pixel as GeoTIFF: for each a band, and one for its probability."""
+    clusters = clusters.dense
+    best, probabilities = clusters.most_likely(n)
+    shown = np.array([*clusters.shown_numbers, np.nan], np.float32)
+    bands = np.stack([shown[best], probabilities.astype(np.float32)], axis=-1).reshape(*best.shape[:2], -1)
+    texts = [f"{name} {place + 1}" for place in range(best.shape[2]) for name in ("cluster", "probability")]
+    _write_raster(folder / "most_likely.tif", clusters.cube, np.moveaxis(bands, -1, 0), *texts)
+
+
 def _write_classes(path: Path, cube: Cube, values: Array, text: str, names: list[str], shades: list[Any]) -> None:
     """Write a map of classes as GeoTIFF, and the names of the classes beside it."""
-    _write_raster(path, cube, values, text, list(zip(names, shades, strict=True)))
+    _write_raster(path, cube, values[None], text, classes=list(zip(names, shades, strict=True)))
     listed = "".join(f"<Category>{escape(name)}</Category>" for name in names)
     inner = f'<PAMRasterBand band="1"><CategoryNames>{listed}</CategoryNames></PAMRasterBand>'
     path.with_name(f"{path.name}.aux.xml").write_text(f"<PAMDataset>{inner}</PAMDataset>\n", "utf-8")
 
 
-def _write_raster(path: Path, cube: Cube, values: Array, text: str, classes: Sequence[tuple[str, Any]] = ()) -> None:
-    """Write a GeoTIFF of one band, with the coordinates of the cube: classes with their colours, or numbers.
+def _write_raster(path: Path, cube: Cube, bands: Array, *texts: str, classes: Sequence[tuple[str, Any]] = ()) -> None:
+    """Write bands as GeoTIFF, with the coordinates of the cube: classes with their colours, or numbers.
 
     It is made in memory first: GDAL reports no error if the disk is full and the file is cut off.
     """
-    form: dict[str, Any] = {"driver": "GTiff", "height": cube.shape[0], "width": cube.shape[1], "count": 1}
-    form |= {"dtype": values.dtype, "nodata": 0 if classes else float("nan"), "compress": "deflate"}
+    form: dict[str, Any] = {"driver": "GTiff", "height": cube.shape[0], "width": cube.shape[1], "count": len(bands)}
+    form |= {"dtype": bands.dtype, "nodata": 0 if classes else float("nan"), "compress": "deflate"}
     if cube.transform is not None:
         form["transform"] = rasterio.Affine(*cube.transform)
     if cube.crs is not None:
@@ -109,10 +119,11 @@ def _write_raster(path: Path, cube: Cube, values: Array, text: str, classes: Seq
             warnings.simplefilter("ignore", rasterio.errors.NotGeoreferencedWarning)
             opened = memory.open(**form)
         with opened as file:
-            file.write(values, 1)
-            file.set_band_description(1, text)
+            file.write(bands)
+            for band, text in enumerate(texts, start=1):
+                file.set_band_description(band, text)
             file.update_tags(1, **{f"CLASS_{value}": name for value, (name, _) in enumerate(classes) if name})
-            if classes and values.dtype == np.uint8:
+            if classes and bands.dtype == np.uint8:
                 file.write_colormap(1, {i: (*shade, 255 if i else 0) for i, (_, shade) in enumerate(classes)})
         path.write_bytes(memory.getbuffer())
 
