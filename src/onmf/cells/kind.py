@@ -297,6 +297,9 @@ class CellKind(Kind):
     def feature_names(self, extra: Mapping[str, Any]) -> list[str]:
         return extra.get("symbols") or extra["genes"]
 
+    def namings_of(self, extra: Mapping[str, Any]) -> list[Sequence[str]]:
+        return [extra.get("symbols") or extra["genes"], extra["genes"]]
+
     def entries(self, clusters: Any) -> dict[str, Any]:
         known = getattr(clusters.model, "extra_", {})
         if known:  # the genes of new cells are others

@@ -28,6 +28,7 @@ from onmf.plot import table as html_table
 from onmf.select import Selection
 from onmf.warn import import_optional
 
+from .find import Hits, find
 from .groups import composition, group_contributions
 from .settle import Standards
 from .time import OverTime, clusters_over_time
@@ -362,6 +363,25 @@ class Clusters:
         for number, c, _ in zip(*self.model.clustering_.by_cluster(), strict=True):
             found[number] = [str(self.features[j]) for j in np.argsort(-c, kind="stable")[:n] if c[j] > 0]
         return found
+
+    def find(self, query: str, n: int = 10) -> Hits:
+        """Find clusters and rows by their features, such as documents by words, or cells by genes.
+
+        Parameters
+        ----------
+        query : str
+            One or more words, which are counted as those of the rows: ``"shortest path"``. Each stands for the feature
+            of this name, or if there is none, for those that begin like it. For an image, ``"band 12"`` or
+            ``"640-680 nm"``.
+        n : int, default=10
+            The most clusters, and the most rows, to return.
+
+        Returns
+        -------
+        Hits
+            The clusters that are named so, then those that have the features, the most first; and the best rows.
+        """
+        return find(self, query, n)
 
     def typical(self, cluster: int, n: int = 5) -> Array:
         """The rows of a cluster with the largest margins."""

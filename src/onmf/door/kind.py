@@ -25,6 +25,7 @@ from onmf.naming import CANDIDATES, names_by, names_from_features, number_by_siz
 from onmf.select import Range, Selection, select_n_clusters
 
 from .clusters import Clusters, Progress, Table
+from .find import features_of_words, words_of
 from .groups import IGNORED, groups_of_new, rows_of_new_groups
 from .join import join_tables, names_of_files
 from .settle import BATCH, Standards, batches, margins_by_chances, standards_rules, surprise_in, take_rows
@@ -99,6 +100,7 @@ class Kind:
     listed: tuple[str, ...] = ()  #: those of ``files`` that the help of the command names; all if empty
     packages: Mapping[str, str] = {}  #: packages that writing needs, each with the extra of onmf that installs it
     report_packages: Mapping[str, str] = {"jinja2": "report"}  #: the same for the report
+    found_elsewhere = ""  #: why rows are not searched for features, as a sentence; empty if they are
     assignments = True  #: whether the rows are written as a table
     shown: tuple[str, ...] = ("distinctive",)  #: columns of the table of clusters that the terminal shows, too
     smoothing = 1e-3  #: the default
@@ -122,6 +124,19 @@ class Kind:
     def feature_names(self, extra: Mapping[str, Any]) -> Sequence[str] | None:
         """Names of the features of a model; None if they have none."""
         return extra.get("features")
+
+    def namings_of(self, extra: Mapping[str, Any]) -> list[Sequence[str]]:
+        """The names of the features of a model, in each way of naming them."""
+        names = self.feature_names(extra)
+        require(names is not None, "The features of this model have no names, so nothing can be searched for.")
+        return [names or []]
+
+    def terms(self, query: str, model: ONMF, table: Table | None) -> dict[str, list[int]]:
+        """For each word of a query the features of a model that it stands for; none for a word that is unknown.
+
+        ``table`` is that of a result, if there is one.
+        """
+        return features_of_words(query, words_of(query), self.namings_of(model.extra_))
 
     def entries(self, clusters: Clusters) -> dict[str, Any]:
         """What the file of a model has besides the model and the names of its clusters."""

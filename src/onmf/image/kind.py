@@ -1,5 +1,6 @@
 """Images as a kind of data: their options, the result, how pixels are clustered, and what their model files hold."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -43,6 +44,11 @@ IN_MEMORY = 512 << 20  # Bytes of pixels up to which they are clustered in memor
 
 UNITS = {unit: "nm" if factor == 1 else "µm" for unit, factor in NANOMETRES.items()} | {"unknown": ""}
 """Short forms of units of wavelengths."""
+
+
+NUMBERS = r"(\d{1,6}(?:\.\d{1,6})?)(?: *[–-] *(\d{1,6}(?:\.\d{1,6})?))?"
+BANDS = re.compile(rf"bands? *{NUMBERS}|{NUMBERS} *nm", re.IGNORECASE)
+"""Bands that can be searched for: by their numbers, or by wavelengths."""
 
 
 def parse_bands(value: str) -> list[int]:
@@ -254,6 +260,7 @@ class ImageKind(Kind):
     listed = ("map.tif", "map.img", "spectra.csv", "spectra.sli", "map.png")
     packages: Mapping[str, str] = {"rasterio": "image"}
     report_packages: Mapping[str, str] = {"jinja2": "report", "matplotlib": "report"}
+    found_elsewhere = "Pixels are not searched: the map shows where each material is."
     assignments = False
     shown = ("mrsa",)
     page = "onmf.image.page:image_page"
@@ -283,6 +290,23 @@ class ImageKind(Kind):
 
     def feature_names(self, extra: Mapping[str, Any]) -> list[str]:
         return [f"band {band + 1}" for band in np.flatnonzero(extra["good_bands"])]
+
+    def terms(self, query: str, model: ONMF, table: Any) -> dict[str, list[int]]:
+        extra, asked = model.extra_, BANDS.fullmatch(query.strip())
+        how = "search for 'band 12', 'bands 12-15', '650 nm' or '640-680 nm'."
+        if asked is None:
+            raise ValueError(f"{query!r} is no band of an image: {how}")
+        first, last, low, high = asked.groups()
+        bands = np.flatnonzero(extra["good_bands"])
+        if first is not None:
+            found = (bands + 1 >= float(first)) & (bands + 1 <= float(last or first))
+        else:
+            require("wavelengths" in extra, f"This image has no wavelengths: {how}")
+            waves = in_nanometres(np.asarray(extra["wavelengths"]), extra["wavelength_unit"])[bands]
+            found = (waves >= float(low)) & (waves <= float(high or low))
+            if high is None and waves.min() <= float(low) <= waves.max():
+                found = np.arange(len(waves)) == np.argmin(np.abs(waves - float(low)))
+        return {query.strip(): np.flatnonzero(found).tolist()}
 
     def entries(self, clusters: Any) -> dict[str, Any]:
         cube: Cube = clusters.cube

@@ -17,6 +17,7 @@ from onmf.datasets import Shards
 from onmf.datasets.count import make_vectorizer
 from onmf.divergence import Array, FloatArray
 from onmf.door import Clusters, Kind, Option, Progress, Table, check_request, cluster_table, predict_table
+from onmf.door.find import features_of_words, words_of
 from onmf.door.kind import Rows
 from onmf.door.run import check_kind
 from onmf.door.votes import Views
@@ -289,6 +290,21 @@ class DocumentKind(Kind):
             rows.engine = in_blocks(engine, parameters.get("n_threads"), None if own else progress)
             rows.X = replace(table.X, names=None)  # names of shards are for people
         return rows
+
+    def terms(self, query: str, model: ONMF, table: Table | None) -> dict[str, list[int]]:
+        if isinstance(table, Documents):
+            vectorizer = table.vectorizer
+        else:  # a query is short, and the user's own: no pattern takes long on it
+            vectorizer = vectorizer_of(model, model.extra_["vectorizer"].get("token_pattern"))
+        words = vectorizer.build_analyzer()(query)
+        if not words:  # such as stop words
+            return {word: [] for word in words_of(query)}
+        found = features_of_words(query, words, self.namings_of(model.extra_))
+        known = {word for word, places in found.items() if places}
+        single = vectorizer.analyzer == "word" and vectorizer.ngram_range[0] == 1
+        # Of n-grams that are unknown, only the words matter.
+        kept = {word: places for word, places in found.items() if places or (" " not in word if single else not known)}
+        return kept or {query: []}
 
     def text_of(self, clusters: Any, row: int) -> str:
         return cast(str, clusters.table.excerpts[row])
