@@ -1072,6 +1072,19 @@ class TestClusters:
         with pytest.raises(ValueError, match="too few to choose"):
             cluster(["tea", "milk"], "auto")
 
+    @pytest.mark.long("real documents get their own clusters again")
+    @pytest.mark.parametrize("n_clusters", [5, 13, 40])
+    def test_the_documents_of_a_fit_get_their_own_clusters(self, n_clusters, tmp_path):
+        """By the rule alone: in another order and without most of the others, too."""
+        _, texts, _ = zip(*docstring_texts(), strict=True)
+        found = cluster(texts, n_clusters)
+        found.model.save(tmp_path / "model.onmf")
+        model = onmf.load(tmp_path / "model.onmf")
+        again = predict(model, texts)
+        assert np.mean(again.labels == found.labels) >= 0.995
+        some = np.random.default_rng(0).permutation(len(texts))[:100]
+        assert np.array_equal(predict(model, [texts[i] for i in some]).labels, again.labels[some])
+
     def test_assignments_agree_with_predictions_from_counts(self, tmp_path):
         _, texts, _ = zip(*docstring_texts(), strict=True)
         first, second = texts[::2], (*texts[1::2], "zzz qqq")

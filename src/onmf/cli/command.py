@@ -70,6 +70,12 @@ UNASSIGNED = (
 )
 """Options about rows that get no cluster."""
 
+NO_TEXT = WRITTEN(
+    "no_text",
+    "Leave texts, and names of rows and files, out of all that is written. Rows are named by their number.",
+    *(bool, False),
+)
+
 SHARED = (
     Option(
         "n_clusters",
@@ -81,6 +87,7 @@ SHARED = (
     WRITTEN("format", "Format of the tables: csv or parquet.", str, "csv", "csv|parquet", choices=FORMATS),
     WRITTEN("report", "Write report.html, or leave it out.", bool, True, flags=("--report/--no-report",)),
     WRITTEN("title", "Title of the report.", metavar="TEXT"),
+    NO_TEXT,
     NUMBER("k_min", "Smallest number that -k auto may choose."),
     NUMBER("k_max", "Largest number that -k auto may choose."),
     FITTED(
@@ -193,15 +200,16 @@ def run_command(kind: Kind, paths: str | list[str], given: dict[str, Any]) -> No
     check_request(kind, n_clusters, span, parameters)
     check_shares(**{option.name: given[option.name] for option in UNASSIGNED})
     own = {option.name: given[option.name] for option in kind.options}
-    kind.check_options(own, given["out"], n_clusters, parameters)
+    kind.check_options(own | {"no_text": given["no_text"]}, given["out"], n_clusters, parameters)
     with target_folder(kind, given) as folder, working(quiet) as step:
         if not (quiet or compiled_before()):
             say("the first run compiles its kernels, which can take half a minute. Later runs start at once.")
         step("Reading")
         reading = {option.name: own.pop(option.name) for option in kind.options if option.reading}
+        table = kind.read_all(paths, step, force=given["force"], **reading)
         clusters = cluster_table(
             kind,
-            kind.read_all(paths, step, force=given["force"], **reading),
+            without_texts(table, given["quiet"]) if given["no_text"] else table,
             n_clusters,
             **span._asdict(),
             **{option.name: given[option.name] for option in UNASSIGNED},
@@ -217,6 +225,13 @@ def run_command(kind: Kind, paths: str | list[str], given: dict[str, Any]) -> No
             writing = {name: given[name] for name in ("report", "title", "format")}
             write_files(clusters, folder, **writing, progress=step)
     tell_result(clusters, given, seconds=perf_counter() - began)
+
+
+def without_texts(table: Any, quiet: bool) -> Any:
+    """A table without texts and names. What was noted while reading is said, and written nowhere."""
+    for note in () if quiet else table.notes:
+        say(note)
+    return table.without_texts()
 
 
 def target_folder(kind: Kind, given: dict[str, Any]) -> AbstractContextManager[Path | None]:

@@ -23,6 +23,7 @@ from onmf.naming import names_of_model, read_names, rename_clusters, so_many
 from .command import (
     FORCE,
     JSON,
+    NO_TEXT,
     QUIET,
     UNASSIGNED,
     argument,
@@ -32,6 +33,7 @@ from .command import (
     tell_result,
     tell_table,
     with_options,
+    without_texts,
 )
 from .common import check_folder, command, fail, say, tell, tell_json, tell_json_list, visible, working
 
@@ -71,6 +73,7 @@ OWN = (
         *(int | None, None, "NUMBER", ""),
         least=1,
     ),
+    replace(NO_TEXT, group=""),
     *(replace(option, group="", help=f"{option.help} By default as for the model.") for option in UNASSIGNED),
     Option(
         "estimate_groups",
@@ -115,6 +118,7 @@ def predict(model: Path, path: str, **given: Any) -> None:
     with target as folder, working(given["quiet"]) as step:
         step("Reading")
         table = kind.read_new(fitted, path, step, **reading)
+        table = without_texts(table, given["quiet"]) if given["no_text"] else table
         step("Assigning")
         shares = {option.name: given[option.name] for option in UNASSIGNED}
         found = predict_table(

@@ -90,6 +90,13 @@ class Table:
         """The table with the names of some of its features; the counts stay as they are."""
         return replace(self, features=[self.features[j] for j in columns])
 
+    def without_texts(self) -> Self:
+        """The table without what may be private: texts, names of rows and files, and what was noted while reading.
+
+        Rows are named by their number, from 1. Names of features, classes and groups stay, and so do dates.
+        """
+        return replace(self, rows=[str(i + 1) for i in range(len(self.rows))], source="", sources=(), notes=[])
+
     def __getattr__(self, name: str) -> Any:
         return old_names.attribute(self, name, old_names.TABLE_ATTRIBUTES)
 

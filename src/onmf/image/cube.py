@@ -6,9 +6,9 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
@@ -206,6 +206,10 @@ class Cube:
         if self.truth is None or self.truth.labels is None:
             return None
         return np.array([*self.truth.materials, None], dtype=object)[self.truth.labels.ravel()].tolist()
+
+    def without_texts(self) -> Self:
+        """The image without the names of its file and of the variable in it; pixels are named by their place."""
+        return replace(self, name="image", source="", variable=None)
 
     @property
     def X(self) -> Array:

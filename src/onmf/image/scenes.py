@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, pairwise, repeat
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -60,6 +60,11 @@ class Scenes(Cube):
         super().__post_init__()
         own = (replace(scene, good_bands=self.good_bands) for scene in self.scenes)
         object.__setattr__(self, "scenes", tuple(own))
+
+    def without_texts(self) -> Self:
+        """The same of each scene; scenes keep their names, as other groups do."""
+        scenes = tuple(replace(scene.without_texts(), name=scene.name) for scene in self.scenes)
+        return replace(self, source="", scenes=scenes)
 
     @property
     def names(self) -> list[str]:

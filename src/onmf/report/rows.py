@@ -64,7 +64,7 @@ def rows_page(found: Clusters, *, title: str | None = None, progress: Progress |
         "rows": f"{kind.row}s",
         "feature": kind.feature,
         "features": f"{kind.feature}s",
-        "texts": hasattr(found.table, "excerpts"),
+        "texts": texts_of(found) is not None,
     }
     data: dict[str, Any] = tree_of_clusters(found) | {
         "nouns": nouns,
@@ -103,7 +103,7 @@ def _columns(
 ) -> tuple[dict[str, Any], list[str], str | None]:
     """Return what the page knows of each of its rows, the features that decided, and how the map was made."""
     table, labels, filled = found.table, found.labels[rows], found.labels[rows] >= 0
-    length, texts = ALL_TEXTS // max(len(rows), 1), getattr(table, "excerpts", None)
+    length, texts = ALL_TEXTS // max(len(rows), 1), texts_of(found)
     lengths = np.asarray(table.lengths if hasattr(table, "lengths") else table.X.sum(axis=1)).ravel()
     columns: dict[str, Any] = {
         "ids": pack_texts(str(table.rows[i]) for i in rows),
@@ -131,6 +131,12 @@ def _columns(
     templates = found.model.divergence_.linearised(C, typical)
     columns["deciding"], used = _deciding(X, labels[filled], clusters, *templates)
     return columns, [str(found.features[j]) for j in used], method
+
+
+def texts_of(found: Clusters) -> Sequence[str] | None:
+    """Return the beginnings of the documents; None for other rows, and for documents whose texts are left out."""
+    texts: Sequence[str] = getattr(found.table, "excerpts", ())
+    return texts if len(texts) else None
 
 
 def _deciding(

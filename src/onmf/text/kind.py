@@ -239,6 +239,10 @@ class DocumentKind(Kind):
         shards = options["shards"]
         if shards is None:
             return
+        require(
+            not options.get("no_text"),
+            "--shards keeps the names and the beginnings of documents in its folder: leave out --no-text, or --shards.",
+        )
         check_for_parts(parameters.get("refine"), parameters.get("init", "snpa"))
         in_blocks(parameters.get("engine", "auto"), parameters.get("n_threads"))  # refuses an unsuitable engine
         if out is not None:
@@ -307,7 +311,8 @@ class DocumentKind(Kind):
         return kept or {query: []}
 
     def text_of(self, clusters: Any, row: int) -> str:
-        return cast(str, clusters.table.excerpts[row])
+        excerpts = clusters.table.excerpts
+        return cast(str, excerpts[row]) if len(excerpts) else super().text_of(clusters, row)
 
     def cluster_columns(self, clusters: Any) -> dict[str, Any]:
         return super().cluster_columns(clusters) | {"frequent": [", ".join(words) for words in clusters.frequent(10)]}

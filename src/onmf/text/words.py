@@ -5,11 +5,11 @@ import re
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -134,6 +134,9 @@ class Documents(Table):
     def used(self) -> csr_array | Shards:
         """Counts of the documents with usable words, in their order."""
         return self.X if isinstance(self.X, Shards) or self.lengths.all() else csr_array(self.X[self.filled])
+
+    def without_texts(self) -> Self:
+        return replace(super().without_texts(), excerpts=())
 
 
 class TextsOnDisk(Sequence[str]):
