@@ -310,6 +310,27 @@ FAULTS = [
         "tests/test_confidence.py::test_without_other_fits_the_usual_temperature",
     ),
     Fault(
+        "merged-centroids-count-once",
+        "src/onmf/confidence.py",
+        "return matrix_product(shares, members.astype(np.float64))",
+        "return np.max(shares[:, :, None] * members, axis=1)",
+        "tests/test_door.py::TestResult::test_probabilities_of_merged_centroids_are_added",
+    ),
+    Fault(
+        "row-compared-with-a-centroid-that-it-shaped",
+        "src/onmf/surprise.py",
+        "C - own_sums * by_sum",
+        "C + 0 * own_sums * by_sum",
+        "tests/test_surprise.py::TestOnNewRows::test_the_rate_holds",
+    ),
+    Fault(
+        "beginnings-of-documents-stay",
+        "src/onmf/text/words.py",
+        "return replace(super().without_texts(), excerpts=())",
+        "return super().without_texts()",
+        "tests/test_private.py::test_no_file_tells_a_name_or_a_text",
+    ),
+    Fault(
         "purity-of-classes-instead-of-clusters",
         "src/onmf/metrics.py",
         "purity=float(table.max(axis=0).sum() / table.sum()),",
