@@ -38,6 +38,8 @@ def test_components_are_those_of_the_dense_residuals(cells, monkeypatch):
     signs = np.sign((found * expected).sum(axis=0))
     assert found == pytest.approx(signs * expected, abs=1e-3)
     assert np.array_equal(found, residual_components(X, quiet, 5))
+    monkeypatch.setattr(onmf.cells.embed, "DENSE", 1000)
+    assert found == pytest.approx(residual_components(X, quiet, 5), abs=1e-6), "some eigenvectors, and all of them"
 
 
 def test_genes_with_the_most_variable_residuals(cells, monkeypatch):
@@ -80,7 +82,7 @@ class TestWithTheLibrary:
     def test_groups_stay_together_and_the_seed_decides(self, cells):
         seen = []
         embedding, method = map_of_cells(cells.X, n_threads=2, progress=lambda name, share: seen.append((name, share)))
-        assert method == "t-SNE (openTSNE) of the first 50 principal components of Pearson residuals of 80 genes"
+        assert method == "t-SNE (openTSNE) of the first 50 principal components of the Pearson residuals of 80 genes"
         assert np.array_equal(embedding, map_of_cells(csc_array(cells.X), n_threads=2)[0])
         distances = np.linalg.norm(embedding[:, None] - embedding[None], axis=2) + np.diag(np.full(300, np.inf))
         assert np.mean(cells.y[distances.argmin(axis=1)] == cells.y) > 0.95
@@ -88,12 +90,22 @@ class TestWithTheLibrary:
         assert seen[-1] == ("map", 1.0)
         assert all(0 <= share <= 1 for _, share in seen)
 
+    def test_a_quick_map_places_a_sample_and_the_others_beside_it(self, cells, monkeypatch):
+        monkeypatch.setattr(onmf.plot, "SAMPLE", (60, 100))
+        embedding, method = map_of_cells(cells.X, quick=True)
+        assert method.endswith("for 100 at random; the others stand beside their nearest neighbours among these")
+        assert np.array_equal(embedding, map_of_cells(cells.X, quick=True)[0])
+        distances = np.linalg.norm(embedding[:, None] - embedding[None], axis=2) + np.diag(np.full(300, np.inf))
+        assert np.mean(cells.y[distances.argmin(axis=1)] == cells.y) > 0.95
+        assert distances.min() > 0, "no cell covers another"
+        assert "at random" not in map_of_cells(cells.X[:60], quick=True)[1], "few cells are all placed"
+
     def test_of_very_many_cells_some_are_drawn(self, cells, monkeypatch):
         monkeypatch.setattr(onmf.cells.embed, "MOST_CELLS", 100)
         monkeypatch.setattr(onmf.cells.embed, "MOST_GENES", 40)
         embedding, method = map_of_cells(cells.X, seed=3)
         assert np.isfinite(embedding).all(axis=1).sum() == 100
-        assert method.endswith("of Pearson residuals of 40 genes, of 100 cells chosen at random")
+        assert method.endswith("of the Pearson residuals of 40 genes in 100 cells chosen at random")
 
     @pytest.mark.parametrize("n", [10, 31])
     def test_few_cells(self, cells, n):

@@ -314,6 +314,23 @@ class TestResult:
         assert os.listdir(tmp_path) == ["mine.html"]
         assert all(step[0].isupper() for step in steps)
 
+    def test_the_map_of_the_report(self, open_door, name, tmp_path):
+        found, path = open_door(name), tmp_path / "report.html"
+        if name == "image":
+            with pytest.raises(ValueError, match="consists of its maps, which take no time: leave out map"):
+                found.report(path, map="none")
+            return
+        with pytest.raises(ValueError, match="map='big' is not known: use one of 'full', 'quick', 'none'"):
+            found.report(path, map="big")
+        found.report(path, map="none")
+        page = path.read_text("utf-8")
+        assert '"places":null' in page
+        assert 'href="#map"' not in page
+        found.save(tmp_path / "out", map="quick")
+        assert 'href="#map"' in (tmp_path / "out" / "report.html").read_text("utf-8")
+        assert found.map_to_draw(None) == "full"
+        assert open_door(name, quick=True).map_to_draw(None) == "quick"
+
 
 @every_kind
 class TestFiles:
@@ -542,6 +559,7 @@ class TestCommand:
             (("-k", 3, "--init", "best"), "init='best' is not allowed"),
             (("-k", 3, "--divergence", "manhattan"), "--divergence manhattan is not a divergence: use one of"),
             (("-k", 3, "--format", "xls"), "--format xls is not known: use csv or parquet."),
+            *([(("-k", 3, "--map", "big"), "--map big is not known: use full or quick or none.")] * (name != "image")),
         ):
             ran = command(name, tmp_path / "nowhere", *options)
             assert (ran.returncode, ran.stderr.count("\n")) == (2, 1), ran.stderr

@@ -12,7 +12,7 @@ from onmf import ONMF
 from onmf.datasets import make_scene
 from onmf.image import Cube, Truth, cluster
 from onmf.image.figures import plot_map, plot_spectra
-from onmf.plot import plot_confusion, plot_top_features
+from onmf.plot import beside, plot_confusion, plot_top_features
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
@@ -73,3 +73,15 @@ def test_demo(tmp_path, capsys, monkeypatch):
     report = tmp_path / "out" / "report.html"
     assert out.endswith(f"The report, for any browser: {report.resolve().as_uri()}\n")
     assert "<title>SciPy&#39;s docstrings</title>" in report.read_text(encoding="utf-8")
+
+
+def test_rows_that_were_not_placed_stand_around_their_nearest_neighbour():
+    components = np.array([[0.0], [10.0], [20.0], [1.0], [2.0], [19.0], [0.5]])
+    places = np.array([[0.0, 0.0], [8.0, 0.0], [0.0, 8.0]])
+    found = beside(components, np.arange(3), places)
+    assert np.array_equal(found[:3], places)
+    distances = np.linalg.norm(found[:, None] - places[None], axis=2)
+    step = 8 * np.sqrt(3 / 7)  # as dense as the places, if these were seven
+    assert distances[[6, 3, 4], 0] == pytest.approx(step * np.sqrt([1, 2, 3])), "the nearest ones inside"
+    assert distances[5, 2] == pytest.approx(step)
+    assert len(np.unique(found.round(9), axis=0)) == 7

@@ -510,6 +510,67 @@ def test_counts_in_shards_give_the_same_page(tmp_path):
     assert pages[0] == pages[1]
 
 
+def test_a_page_without_a_map(visit, corpus):
+    page = opened(visit(rows_page(corpus, map="none"), viewport=WIDE))
+    assert page.locator("#points, #map, nav a[href='#map'], #legend").count() == 0
+    assert "map" not in page.inner_text("#how").lower()
+    slide(page, 3)
+    assert page.locator("article.card").count() == 3
+    page.fill("#search", "bessel")
+    page.locator("#table [data-document]").first.click()
+    assert page.locator("#reader").is_visible()
+
+
+def test_a_quick_run_has_a_quick_map(report):
+    assert ", for 647 at random; the others stand beside their nearest neighbours among these." in report
+
+
+@pytest.mark.parametrize("n_far", [0, 1, 6])
+def test_a_few_far_points_lie_outside_of_the_frame(visit, corpus, monkeypatch, n_far):
+    places = np.random.default_rng(0).uniform(size=(len(corpus.labels), 2))
+    places[:n_far] = np.array([[9.0, 0.5], [8.0, 0.4], [0.5, 7.0], [8.5, 0.5], [9.5, 0.5], [9.5, 0.6]])[:n_far]
+    monkeypatch.setattr("onmf.report.rows.map_of_rows", lambda X, progress, quick: (places, "hand"))
+    page = opened(visit(rows_page(corpus), viewport=WIDE))
+    names, told = corpus.table.rows, page.locator("#far")
+    assert page.evaluate("onmf.rows.map.far") == list(range(n_far))
+    seen = "Array.from({ length: 6 }, (_, i) => onmf.rows.map.at(i)).map(({ x, y }) => [x, y])"
+    page.locator("#points").scroll_into_view_if_needed()
+
+    def inside(i):
+        (x, y), box = page.evaluate(seen)[i], page.locator("#points").bounding_box()
+        return 0 <= x - box["x"] <= box["width"] and 0 <= y - box["y"] <= box["height"]
+
+    if not n_far:
+        assert told.is_hidden()
+        assert inside(0)
+        return
+    said = f"1 document lies outside of the frame: to the right {names[0]}."
+    if n_far == 6:
+        right = ", ".join(names[i] for i in (0, 1, 3))
+        said = f"6 documents lie outside of the frame: to the right {right} and 2 more; above {names[2]}."
+    assert told.locator("span").inner_text() == said
+    assert not inside(0)
+    assert page.locator("#whole").is_hidden()
+    told.locator("button").click()
+    page.wait_for_selector("#whole", state="visible")
+    assert all(inside(i) for i in range(n_far))
+    assert told.locator("button").is_disabled()
+    page.click("#closer")
+    for _ in range(30):  # the frame is a stop on the way in, and on the way out
+        page.click("#closer")
+    assert page.evaluate("onmf.rows.map.view.zoom") == 40
+    page.focus("#points")
+    for _ in range(10):
+        page.keyboard.press("-")
+    page.wait_for_selector("#whole", state="hidden")
+    page.keyboard.press("-")
+    page.wait_for_selector("#whole", state="visible")
+    assert page.evaluate("onmf.rows.map.view.zoom") < 1
+    page.click("#whole")
+    page.wait_for_selector("#whole", state="hidden")
+    assert not inside(0)
+
+
 def test_if_all_documents_are_unassigned_there_is_no_map(visit, evil):
     page = opened(visit(rows_page(predict(evil, ["1 2", "coffee"]))))
     assert page.locator("#points").count() == 0

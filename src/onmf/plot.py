@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.metrics.cluster import contingency_matrix
+from sklearn.neighbors import NearestNeighbors
 
-from onmf.divergence import FloatArray
+from onmf.divergence import Array, FloatArray
 from onmf.metrics import match_clusters
 from onmf.warn import import_optional
 
@@ -221,8 +222,11 @@ def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], col
 
 
 PERPLEXITY = 30  # neighbours that each row is drawn towards, roughly
-EARLY, LATE = 250, 500  # iterations of t-SNE that gather the rows, and that spread them
+EARLY, LATE = 250, 500  # iterations of t-SNE that gather the rows, and that spread them; a quick map has fewer
 MANY = 10_000  # rows from which half of the late iterations are enough: neighbours are kept as well (50,000 rows)
+EXACT = 50_000  # rows up to which all distances are computed, which is faster than an index of approximate neighbours
+SAMPLE = (500, 1500)  # a quick map places half of the rows by t-SNE: at least, and at most, so many
+GOLDEN = np.pi * (3 - np.sqrt(5))  # the angle by which a sunflower turns from seed to seed
 SHOWN = 50  # iterations between two reports of progress
 FEW = 10  # fewer rows than this have no neighbourhoods to draw: they get their first two components
 
@@ -233,26 +237,81 @@ ONE_THREAD = 5000
 Progress = Callable[[str, float | None], None]  # Called with the name of a step and the share of it that is done
 
 
-def tsne(components: FloatArray, *, seed: int, n_threads: int, progress: Progress, extra: str) -> FloatArray:
-    """Place rows in the plane so that similar rows are close, starting from their first two components. → (n, 2)
+def place_rows(
+    components: FloatArray,
+    source: str,
+    *,
+    quick: bool = False,
+    seed: int = 0,
+    n_threads: int,
+    progress: Progress,
+    extra: str,
+) -> tuple[FloatArray, str]:
+    """Place rows in the plane so that similar rows are close, for people to look at. → (n, 2), how
 
-    ``components`` (n, few) are sorted by falling variance. The same seed, number of threads and machine give the same
-    map. ``extra`` is the extra of onmf that installs openTSNE, for the error if it is missing.
+    ``components`` (n, few) are sorted by falling variance; ``source`` says what they are. A ``quick`` map places a
+    random choice of the rows by t-SNE, and each other row beside its nearest neighbour among them. The same seed,
+    number of threads and machine give the same map. ``extra`` is the extra of onmf that installs openTSNE, for the
+    error if it is missing.
     """
+    n, kept = components.shape
+    if n < FEW:
+        return first_two(components), f"the first two {source}"
+    some = np.arange(n)
+    if quick and n > SAMPLE[0]:
+        some = np.sort(np.random.default_rng(seed).choice(n, min(max(n // 2, SAMPLE[0]), SAMPLE[1]), replace=False))
+    places = tsne(components[some], quick=quick, seed=seed, n_threads=n_threads, progress=progress, extra=extra)
+    how = f"t-SNE (openTSNE) of the first {kept} {source}"
+    if len(some) == n:
+        return places, how
+    how += f", for {len(some):,} at random; the others stand beside their nearest neighbours among these"
+    return beside(components, some, places), how
+
+
+def tsne(
+    components: FloatArray, *, quick: bool, seed: int, n_threads: int, progress: Progress, extra: str
+) -> FloatArray:
+    """Place rows in the plane by t-SNE, starting from their first two components. → (n, 2)"""
     openTSNE = import_optional("openTSNE", "The map needs openTSNE", extra)
-    late = LATE if len(components) < MANY else LATE // 2
-    done = count(SHOWN, SHOWN)
+    n, done = len(components), count(SHOWN, SHOWN)
+    early, late = (EARLY // 2, LATE // 4) if quick else (EARLY, LATE if n < MANY else LATE // 2)
+    perplexity, cores = min(PERPLEXITY, (n - 1) / 3), n_threads if n > ONE_THREAD else 1
+    index = openTSNE.nearest_neighbors.Sklearn if n <= EXACT else openTSNE.nearest_neighbors.Annoy
+    neighbours = index(components, int(3 * perplexity), n_jobs=n_threads, random_state=seed)
     method = openTSNE.TSNE(
-        perplexity=min(PERPLEXITY, (len(components) - 1) / 3),
-        initialization=openTSNE.initialization.rescale(first_two(components)),
-        early_exaggeration_iter=EARLY,
+        early_exaggeration_iter=early,
         n_iter=late,
-        n_jobs=n_threads if len(components) > ONE_THREAD else 1,
-        callbacks=lambda iteration, error, embedding: progress("map", min(next(done) / (EARLY + late), 1.0)),
+        n_jobs=cores,
+        callbacks=lambda iteration, error, embedding: progress("map", min(next(done) / (early + late), 1.0)),
         callbacks_every_iters=SHOWN,
         random_state=seed,
     )
-    return np.asarray(method.fit(components), dtype=np.float64)
+    places = method.fit(
+        affinities=openTSNE.affinity.PerplexityBasedNN(perplexity=perplexity, knn_index=neighbours, n_jobs=cores),
+        initialization=openTSNE.initialization.rescale(first_two(components)),
+    )
+    return np.asarray(places, dtype=np.float64)
+
+
+def beside(components: FloatArray, some: Array, places: FloatArray) -> FloatArray:
+    """Place all rows: ``some`` have ``places``, and the others stand around the nearest of them. → (n, 2)
+
+    Those around the same row stand as the seeds of a sunflower do, the nearest ones inside, so that none covers
+    another.
+    """
+    nearest = NearestNeighbors(n_neighbors=1, algorithm="brute").fit(components[some])
+    others = np.setdiff1d(np.arange(len(components)), some)
+    distances, neighbours = (found[:, 0] for found in nearest.kneighbors(components[others]))
+    order = np.lexsort((distances, neighbours))
+    centres = neighbours[order]
+    rank = np.arange(len(others)) - np.searchsorted(centres, centres) + 1  # among those around the same row
+    gaps = NearestNeighbors(n_neighbors=1).fit(places).kneighbors()[0]
+    radius = np.median(gaps) * np.sqrt(len(some) / len(components) * rank)
+    all_places = np.empty((len(components), 2))
+    all_places[some] = places
+    turned = np.column_stack([np.cos(GOLDEN * rank), np.sin(GOLDEN * rank)])
+    all_places[others[order]] = places[centres] + radius[:, None] * turned
+    return all_places
 
 
 def first_two(components: FloatArray) -> FloatArray:

@@ -11,18 +11,20 @@ from typing import Any
 import numpy as np
 from scipy.linalg import eigh
 from scipy.sparse import csr_array, issparse
+from scipy.sparse.linalg import eigsh
 from threadpoolctl import threadpool_limits
 
 from onmf.backend.threads import available_cores
 from onmf.divergence import Array, FloatArray, divide
 from onmf.door.settle import take_rows
 from onmf.naming import so_many
-from onmf.plot import FEW, Progress, first_two, tsne
+from onmf.plot import Progress, place_rows
 
 from .matrix import canonical
 
 OVERDISPERSION = 100.0  # θ of the residuals: counts that are nearly Poisson, as molecules counted one by one are
 COMPONENTS = 50  # principal components from which the map is made
+DENSE = 4  # times as many genes and cells as components, below which all eigenvectors are computed
 MOST_GENES = 3000  # genes of which a covariance matrix is made, those with the most variable residuals
 MOST_CELLS = 100_000  # cells on a map; more cannot be told apart on a screen
 BLOCK = 1 << 22  # residuals to compute at a time
@@ -35,6 +37,7 @@ def map_of_cells(
     X: Any,
     *,
     groups: Shares | None = None,
+    quick: bool = False,
     seed: int = 0,
     n_threads: int | None = None,
     progress: Progress | None = None,
@@ -51,6 +54,9 @@ def map_of_cells(
     groups : tuple of (n_cells,) array of int and (groups, n_genes) array, optional
         The group of each cell, and the share of each gene in the counts that are expected of each group. Residuals are
         from these, so that the map does not follow the groups.
+    quick : bool, default=False
+        Whether t-SNE places a random choice of the cells only, at most 1,500, and the others stand beside their nearest
+        neighbours among these.
     seed : int, default=0
         The same seed, number of threads and machine give the same map.
     n_threads : int, optional
@@ -90,13 +96,12 @@ def map_of_cells(
             some = variable_genes(drawn, report, own)
             drawn, own = drawn[:, some], None if own is None else (own[0], own[1][:, some])
         components = residual_components(drawn, report, groups=own)
-    source = f"Pearson residuals of {so_many(drawn.shape[1], 'gene')}"
-    if len(rows) < FEW:
-        embedding[rows] = first_two(components)
-        return embedding, f"the first two principal components of the {source}"
-    embedding[rows] = tsne(components, seed=seed, n_threads=cores, progress=report, extra="cells")
-    left = f", of {len(rows):,} cells chosen at random" if len(rows) == MOST_CELLS < n else ""
-    return embedding, f"t-SNE (openTSNE) of the first {components.shape[1]} principal components of {source}{left}"
+    source = f"principal components of the Pearson residuals of {so_many(drawn.shape[1], 'gene')}"
+    source += f" in {len(rows):,} cells chosen at random" if len(rows) == MOST_CELLS < n else ""
+    embedding[rows], method = place_rows(
+        components, source, quick=quick, seed=seed, n_threads=cores, progress=report, extra="cells"
+    )
+    return embedding, method
 
 
 def residual_components(
@@ -116,7 +121,10 @@ def residual_components(
     centre = total / max(n, 1)
     covariance -= n * np.outer(centre, centre)
     kept = min(components, p, n)
-    vectors = eigh(covariance, subset_by_index=(p - kept, p - 1))[1][:, ::-1]
+    if min(n, p) < DENSE * kept:
+        vectors = eigh(covariance, subset_by_index=(p - kept, p - 1))[1][:, ::-1]
+    else:  # as exact, in a quarter of the time for 2,000 genes
+        vectors = eigsh(covariance, kept, v0=np.ones(p))[1][:, ::-1]
     vectors = vectors * np.where(vectors[np.abs(vectors).argmax(axis=0), np.arange(kept)] < 0, -1.0, 1.0)
     out = np.empty((n, kept))
     for start, residuals in _residuals(X, groups):

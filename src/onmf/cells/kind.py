@@ -277,7 +277,7 @@ class CellKind(Kind):
     files = ("markers.csv", "cells.h5ad", *PSEUDOBULK)
     listed = ("markers.csv", "cells.h5ad")
     packages: Mapping[str, str] = {"anndata": "cells"}
-    report_packages: Mapping[str, str] = {"jinja2": "report", "openTSNE": "cells"}
+    map_packages: Mapping[str, str] = {"openTSNE": "cells"}
     shown = ("markers",)
     smoothing = EXACT
     page = "onmf.cells.page:cells_page"

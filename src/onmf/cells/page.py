@@ -40,16 +40,21 @@ EXACT, RATIO = 16, 1.1
 eye sees the difference, and more genes fit."""
 
 
-def cells_page(clustering: CellClusters, *, title: str | None = None, progress: Progress | None = None) -> str:
+def cells_page(
+    clustering: CellClusters, *, title: str | None = None, map: str | None = None, progress: Progress | None = None
+) -> str:
     """The report on clusters of cells as one self-contained HTML page.
 
     Parameters
     ----------
     clustering : CellClusters
         The clusters. The counts are read in blocks of rows. If openTSNE is installed, a map of the cells is drawn,
-        unless there is one already, and kept in ``embedding``.
+        and kept in ``embedding``.
     title : str, optional
         Title of the page.
+    map : {"full", "quick", "none"}, optional
+        How the map is drawn. By default, one that was drawn before is used; if there is none, as
+        :meth:`CellClusters.report` says.
     progress : callable, optional
         Called with the name of a step and the share of it that is done.
 
@@ -58,19 +63,22 @@ def cells_page(clustering: CellClusters, *, title: str | None = None, progress: 
     str
     """
     report, divergence = progress or (lambda name, share: None), clustering.model.divergence_
-    if clustering.embedding is None and find_spec("openTSNE") is not None:
+    drawn = clustering.map_to_draw(map)
+    if drawn != "none" and (map is not None or clustering.embedding is None) and find_spec("openTSNE") is not None:
         inside = diags_array(clustering.labels >= 0, dtype=np.int32)  # cells that are unassigned are not on the map
         clustering.embedding, clustering.map_method = map_of_cells(
             inside @ columns_of(clustering.table.X, clustering.genes),
             groups=_expected_shares(clustering),
+            quick=drawn == "quick",
             n_threads=clustering.model.n_threads,
             progress=lambda name, share: report(f"Drawing the map: {name}", share),
         )
+    places = None if drawn == "none" else clustering.embedding
     report("Writing the report", None)
     name, named = clustering.table.name, coloured(clustering.names, clustering.palette)
     for cluster, number in zip(named, clustering.shown_numbers, strict=True):
         cluster["number"] = number
-    cells = _cells(clustering)
+    cells = _cells(clustering, places)
     columns, counts, levels = read_genes(clustering, cells)
     known = Counter(filter(None, clustering.table.classes or []))
     classes = sorted(label for label, _ in known.most_common(MOST_GROUPS))
@@ -78,7 +86,7 @@ def cells_page(clustering: CellClusters, *, title: str | None = None, progress: 
         "clusters": named,
         "classes": coloured(classes),
         "groups": coloured(clustering.groups),
-        "cells": _columns(clustering, cells, classes),
+        "cells": _columns(clustering, cells, classes, places),
         "genes": {
             "names": [clustering.table.symbols_or_genes[j] for j in columns],
             "packed": counts,
@@ -99,7 +107,7 @@ def cells_page(clustering: CellClusters, *, title: str | None = None, progress: 
         pairs=_pairs(clustering),
         classes=classes,
         comparison=_comparison(clustering),
-        n_map=len(cells) if clustering.embedding is not None else 0,
+        n_map=len(cells) if places is not None else 0,
         n_listed=len(cells),
         n_cells=len(clustering.labels),
         n_typed=len(columns),
@@ -121,9 +129,8 @@ def _expected_shares(clustering: CellClusters) -> Any:
     return np.where(codes < 0, len(clustering.groups), codes), whole * effects
 
 
-def _cells(clustering: CellClusters) -> Array:
+def _cells(clustering: CellClusters, places: FloatArray | None) -> Array:
     """Return the rows in the page. They are ordered by cluster, so that genes are compressed better."""
-    places = clustering.embedding
     rows = np.flatnonzero(clustering.labels >= 0 if places is None else np.isfinite(places).all(axis=1))
     if len(rows) > MOST_CELLS:
         rows = np.sort(np.random.default_rng(0).choice(rows, MOST_CELLS, replace=False))
@@ -136,7 +143,7 @@ def _largest(sizes: Array) -> Array:
     return np.sort(order[sizes[order] > 0])
 
 
-def _columns(clustering: CellClusters, cells: Array, classes: list[str]) -> dict[str, Any]:
+def _columns(clustering: CellClusters, cells: Array, classes: list[str], places: FloatArray | None) -> dict[str, Any]:
     """Return what the page knows of each of its cells, as arrays in base64."""
     return {
         "barcodes": [clustering.table.rows[i] for i in cells],
@@ -146,7 +153,7 @@ def _columns(clustering: CellClusters, cells: Array, classes: list[str]) -> dict
         "depth": base64_array(clustering.depths[cells], "<f4"),
         "class": class_codes(clustering, cells, classes, "<i4"),
         "group": group_codes(clustering, cells),
-        "places": None if clustering.embedding is None else code_places(clustering.embedding[cells]),
+        "places": None if places is None else code_places(places[cells]),
     }
 
 

@@ -19,7 +19,7 @@ from onmf.divergence import get_divergence
 from onmf.door import Clusters, check_request, cluster_table
 from onmf.door.kind import CLUSTERING, OUTPUT, Kind, Option
 from onmf.door.settle import check_shares
-from onmf.door.write import FORMATS, files_of, summary, write_files
+from onmf.door.write import FORMATS, MAPS, files_of, summary, write_files
 from onmf.io.files import whole_folder
 from onmf.kernels.jit import compiled_before
 from onmf.naming import so_many
@@ -88,6 +88,13 @@ SHARED = (
     WRITTEN("report", "Write report.html, or leave it out.", bool, True, flags=("--report/--no-report",)),
     WRITTEN("title", "Title of the report.", metavar="TEXT"),
     NO_TEXT,
+    WRITTEN(
+        "map",
+        "The map of the report: full, quick (a sample is placed, and the others beside it), or none; quick with "
+        "--quick, otherwise full.",
+        metavar="full|quick|none",
+        choices=MAPS,
+    ),
     NUMBER("k_min", "Smallest number that -k auto may choose."),
     NUMBER("k_max", "Largest number that -k auto may choose."),
     FITTED(
@@ -222,7 +229,7 @@ def run_command(kind: Kind, paths: str | list[str], given: dict[str, Any]) -> No
             labels = f"--labels {reading['labels']}"
             warn(f"{labels} gives none of the {kind.rows_of(2)} a class: nothing is compared.", UserWarning)
         if folder is not None:
-            writing = {name: given[name] for name in ("report", "title", "format")}
+            writing: dict[str, Any] = {name: given.get(name) for name in ("report", "title", "map", "format")}
             write_files(clusters, folder, **writing, progress=step)
     tell_result(clusters, given, seconds=perf_counter() - began)
 
@@ -241,6 +248,8 @@ def target_folder(kind: Kind, given: dict[str, Any]) -> AbstractContextManager[P
     check_installed("Writing the files", kind.packages)
     if given.get("report", True):
         check_installed("The report", kind.report_packages, ", or use --no-report" if "report" in given else "")
+        if given.get("map") != "none":
+            check_installed("The map", kind.map_packages, ", or use --map none")
     return whole_folder(given["out"], force=given["force"], ours=files_of(kind))
 
 

@@ -32,7 +32,7 @@ from .find import Hits, find
 from .groups import composition, group_contributions
 from .settle import Standards
 from .time import OverTime, clusters_over_time
-from .write import assignments, clusters_table, files_of, write_files, write_report
+from .write import MAPS, assignments, clusters_table, files_of, write_files, write_report
 
 if TYPE_CHECKING:
     from .kind import Kind, Rows
@@ -154,6 +154,8 @@ class Clusters:
         Features of the model that new rows do not have, and that count as 0.
     namer : callable or None
         What names the clusters, if it is not their features; see :func:`onmf.door.cluster_table`.
+    quick : bool
+        Whether a quick run found the clusters, so that the report has a quick map.
     fit, fitted_rows : Fit and Rows, or None
         The fit, and the rows that took part in it as they were clustered; None for new rows.
     """
@@ -176,6 +178,7 @@ class Clusters:
     moved_without_smoothing: float | None = None
     missing: list[str] = field(default_factory=list)
     namer: Namer | None = None
+    quick: bool = False
     fit: Fit | None = None
     fitted_rows: Rows | None = None
     _sparse: Clusters | None = None  # in a dense result, the one with the true numbers
@@ -435,6 +438,7 @@ class Clusters:
         force: bool = False,
         report: bool = True,
         title: str | None = None,
+        map: str | None = None,
         format: str = "csv",
         progress: Progress | None = None,
     ) -> Path:
@@ -450,6 +454,8 @@ class Clusters:
             Whether to write ``report.html``.
         title : str, optional
             Title of the report.
+        map : {"full", "quick", "none"}, optional
+            The map of the report, as :meth:`report` says.
         format : {"csv", "parquet"}, default="csv"
             Format of the tables.
         progress : callable, optional
@@ -463,11 +469,16 @@ class Clusters:
         if os.fspath(folder).endswith(".onmf"):
             return old_names.save_model(self, Path(folder))
         with whole_folder(Path(folder), force=force, ours=files_of(self.kind)) as new:
-            write_files(self, new, report=report, title=title, format=format, progress=progress)
+            write_files(self, new, report=report, title=title, map=map, format=format, progress=progress)
         return Path(folder)
 
     def report(
-        self, path: str | os.PathLike[str], *, title: str | None = None, progress: Progress | None = None
+        self,
+        path: str | os.PathLike[str],
+        *,
+        title: str | None = None,
+        map: str | None = None,
+        progress: Progress | None = None,
     ) -> None:
         """Write the report: one HTML file that works offline, written completely or not at all.
 
@@ -477,10 +488,19 @@ class Clusters:
             The file.
         title : str, optional
             Title of the page.
+        map : {"full", "quick", "none"}, optional
+            How the map of the rows is drawn: ``quick`` places a sample of them by t-SNE, and the others beside their
+            nearest neighbours. By default ``quick`` if the clusters are from a quick run, else ``full``.
         progress : callable, optional
             Called with the name of a step and the share of it that is done.
         """
-        write_report(self, Path(path), title, progress)
+        write_report(self, Path(path), title, map, progress)
+
+    def map_to_draw(self, map: str | None) -> str:
+        """How the map of the report is drawn, if this was asked for."""
+        if map not in (None, *MAPS):
+            raise ValueError(f"map={map!r} is not known: use one of {', '.join(repr(name) for name in MAPS)}.")
+        return map or ("quick" if self.quick else "full")
 
     def plot_features(self, n: int = 6, *, columns: int = 5) -> Any:
         """Draw the distinctive features of each cluster; see :func:`onmf.plot.plot_top_features`."""

@@ -101,6 +101,7 @@ class Kind:
     packages: Mapping[str, str] = {}  #: packages that writing needs, each with the extra of onmf that installs it
     report_packages: Mapping[str, str] = {"jinja2": "report"}  #: the same for the report
     found_elsewhere = ""  #: why rows are not searched for features, as a sentence; empty if they are
+    map_packages: Mapping[str, str] = {}  #: the same for the map in it
     assignments = True  #: whether the rows are written as a table
     shown: tuple[str, ...] = ("distinctive",)  #: columns of the table of clusters that the terminal shows, too
     smoothing = 1e-3  #: the default

@@ -113,6 +113,7 @@ def cluster_table(
         standards=standards,
         selection=selection,
         how=fit.how,
+        quick=bool(parameters.get("quick")),
         moved_without_smoothing=moved,
         namer=namer,
         fit=fit,

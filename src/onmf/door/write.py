@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .clusters import Clusters, Progress
     from .kind import Kind
 
+MAPS = ("full", "quick", "none")  # How the map of a report is drawn
 FORMATS = ("csv", "parquet")  # Formats of the tables
 BATCH = 10_000  # Rows of a table that are put together at a time
 Columns = dict[str, Sequence[Any]]  # A table, or a part of one: its columns by name
@@ -42,6 +43,7 @@ def write_files(
     *,
     report: bool = True,
     title: str | None = None,
+    map: str | None = None,
     format: str = "csv",
     progress: Progress | None = None,
 ) -> None:
@@ -49,7 +51,7 @@ def write_files(
     dense = clusters.dense
     dense.complete()
     if report:
-        write_report(clusters, folder / "report.html", title, progress)
+        write_report(clusters, folder / "report.html", title, map, progress)
     if progress is not None:
         progress("Writing", None)
     write_tables(clusters, folder, format)
@@ -74,12 +76,18 @@ def write_tables(clusters: Clusters, folder: Path, format: str = "csv") -> None:
     write_table(folder / f"clusters.{format}", [clusters_table(clusters)])
 
 
-def write_report(clusters: Clusters, path: Path, title: str | None = None, progress: Progress | None = None) -> None:
+def write_report(
+    clusters: Clusters,
+    path: Path,
+    title: str | None = None,
+    map: str | None = None,
+    progress: Progress | None = None,
+) -> None:
     """Write the report of a result, completely or not at all."""
     clusters = clusters.dense
     clusters.complete()
-    page = resolve(clusters.kind.page)(clusters, title=title, progress=progress).encode("utf-8", errors="replace")
-    write_whole(path, lambda file: file.write(page))
+    page: str = resolve(clusters.kind.page)(clusters, title=title, map=map, progress=progress)
+    write_whole(path, lambda file: file.write(page.encode("utf-8", errors="replace")))
 
 
 def assignments(clusters: Clusters, top: int | None = None) -> Iterator[Columns]:

@@ -255,7 +255,7 @@ class ImageKind(Kind):
     rows_to_choose = 2_400
     options = OPTIONS
     not_in_predict = ("truth", "drop_bands", "keep_bad_bands")
-    without = ("quick",)
+    without = ("quick", "map")
     files = (*FILES, "changes.csv", *(f"*/{name}" for name in (*FILES, "change.tif", "change.tif.aux.xml")))
     listed = ("map.tif", "map.img", "spectra.csv", "spectra.sli", "map.png")
     packages: Mapping[str, str] = {"rasterio": "image"}

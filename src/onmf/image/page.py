@@ -16,6 +16,7 @@ except ImportError as error:
 
 from onmf.divergence import Array, divide
 from onmf.door import Progress
+from onmf.io.rules import require
 from onmf.plot import DISTINCT, parts_of
 from onmf.report.page import base64_array, clusters_page, coloured, packed
 
@@ -31,12 +32,15 @@ COARSE = 4  # In larger maps, only every so many shades are used: a third of the
 RIGHT, WRONG = "#aeb6bd", "#d55e00"  # colours of the map of errors
 
 
-def image_page(found: ImageClusters, *, title: str | None = None, progress: Progress | None = None) -> str:
+def image_page(
+    found: ImageClusters, *, title: str | None = None, map: str | None = None, progress: Progress | None = None
+) -> str:
     """The report on the materials of an image as one self-contained HTML page.
 
     Maps have at most 1,000 lines and samples, and the page contains about 4 MB of pixel spectra; larger images are
     subsampled, and the page says so.
     """
+    require(map is None, "The report on an image consists of its maps, which take no time: leave out map.")
     (progress or (lambda name, share: None))("Drawing the maps", None)
     if len(found.scenes) > 1:
         return _scenes_page(found, title)

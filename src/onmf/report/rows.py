@@ -19,7 +19,7 @@ from onmf.door.time import Change
 from onmf.fit.describe import distinctiveness
 from onmf.hierarchy import merge_clusters
 from onmf.naming import names_from_features
-from onmf.plot import FEW, first_two, tsne
+from onmf.plot import first_two, place_rows
 
 from .page import base64_array, class_codes, clusters_page, code_places, coloured, group_codes, pack_texts
 
@@ -36,7 +36,9 @@ LEAST = -100.0  # The least entry of a template. Without smoothing, a feature th
 COMPONENTS, EXTRA = 50, 10  # Singular vectors from which the map is made, and those computed besides, for accuracy
 
 
-def rows_page(found: Clusters, *, title: str | None = None, progress: Progress | None = None) -> str:
+def rows_page(
+    found: Clusters, *, title: str | None = None, map: str | None = None, progress: Progress | None = None
+) -> str:
     """The report on clusters of rows of counts, such as documents, as one self-contained HTML page.
 
     Parameters
@@ -46,6 +48,8 @@ def rows_page(found: Clusters, *, title: str | None = None, progress: Progress |
         it has these.
     title : str, optional
         Title of the page.
+    map : {"full", "quick", "none"}, optional
+        How the map of the rows is drawn; by default as :meth:`Clusters.report` says.
     progress : callable, optional
         Called with the name of a step and the share of it that is done.
 
@@ -58,7 +62,9 @@ def rows_page(found: Clusters, *, title: str | None = None, progress: Progress |
     if n > MOST_ROWS:
         rows = np.sort(np.random.default_rng(0).choice(n, MOST_ROWS, replace=False))
     classes = comparison.classes if comparison else []
-    columns, words, map_method = _columns(found, rows, classes, progress or (lambda name, share: None))
+    columns, words, map_method = _columns(
+        found, rows, classes, found.map_to_draw(map), progress or (lambda name, share: None)
+    )
     nouns = {
         "row": kind.row,
         "rows": f"{kind.row}s",
@@ -99,7 +105,7 @@ def rows_page(found: Clusters, *, title: str | None = None, progress: Progress |
 
 
 def _columns(
-    found: Clusters, rows: Array, classes: list[str], progress: Progress
+    found: Clusters, rows: Array, classes: list[str], map: str, progress: Progress
 ) -> tuple[dict[str, Any], list[str], str | None]:
     """Return what the page knows of each of its rows, the features that decided, and how the map was made."""
     table, labels, filled = found.table, found.labels[rows], found.labels[rows] >= 0
@@ -124,8 +130,10 @@ def _columns(
         return columns, [], None
     inside = np.cumsum(found.labels >= 0) - 1  # row of the counts
     X = csr_array(take_rows(found.counts, inside[rows[filled]]))
-    places, method = map_of_rows(X, progress)
-    columns["places"] = code_places(places)
+    method = None
+    if map != "none":
+        places, method = map_of_rows(X, progress, quick=map == "quick")
+        columns["places"] = code_places(places)
     C, typical = to_host(found.model.cluster_centers_), float(np.median(X.sum(axis=1)))
     clusters = np.arange(len(C)) if found.model.clusters_ is None else found.model.clusters_
     templates = found.model.divergence_.linearised(C, typical)
@@ -183,11 +191,12 @@ def _deciding(
     return columns, used
 
 
-def map_of_rows(X: csr_array, progress: Progress) -> tuple[FloatArray, str]:
+def map_of_rows(X: csr_array, progress: Progress, *, quick: bool = False) -> tuple[FloatArray, str]:
     """Place rows of counts in the plane so that similar ones are close, for people to look at. → (n, 2), how
 
     Counts → log-tf-idf of unit length → the first 50 singular vectors (latent semantic analysis) → t-SNE, if openTSNE
-    is installed; otherwise, the two most variable of these vectors. Clusters are never computed from it.
+    is installed (see :func:`onmf.plot.place_rows`); otherwise, the two most variable of these vectors. Clusters are
+    never computed from it.
     """
     cores = available_cores()
     progress("Drawing the map", None)
@@ -198,16 +207,17 @@ def map_of_rows(X: csr_array, progress: Progress) -> tuple[FloatArray, str]:
     components = U * s
     components -= components.mean(axis=0)  # the first vector is nearly the mean of all rows
     components = components[:, np.argsort(-components.var(axis=0), kind="stable")]
-    if len(components) < FEW or find_spec("openTSNE") is None:
-        return first_two(components), "the first two singular vectors of log-tf-idf"
-    places = tsne(
+    source = "singular vectors of log-tf-idf"
+    if find_spec("openTSNE") is None:
+        return first_two(components), f"the first two {source}"
+    return place_rows(
         components,
-        seed=0,
+        source,
+        quick=quick,
         n_threads=cores,
         progress=lambda name, share: progress("Drawing the map", share),
         extra="report",
     )
-    return places, f"t-SNE (openTSNE) of the first {components.shape[1]} singular vectors of log-tf-idf"
 
 
 def _changes(found: Clusters) -> list[tuple[str, list[Change], list[Change]]]:

@@ -78,5 +78,6 @@ onmf.cells.map = (() => {
     if (!field.value.trim()) field.value = dots.genes.find((name) => findGene(name) !== undefined) ?? genes.names[0];
     showGene(field.value.trim()).then((found) => { if (!found) select.value = map.state.by; });
   });
+  map.tellFar({ row: "cell", rows: "cells", name: (i) => cells.barcodes[i] });
   return { ...map, askGene };
 })();

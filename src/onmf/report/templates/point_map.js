@@ -3,7 +3,9 @@
 
 It is painted into the pixels of a canvas: fifty thousand points take milliseconds, with or without a graphics card.
 
-canvas     the canvas; #legend, #scale, #all, #closer, #farther and #whole are its controls
+A few points that lie far from all others would squeeze these together: they lie outside of the frame that the map shows at first.
+
+canvas     the canvas; #legend, #scale, #all, #closer, #farther, #whole and #far are its controls
 places     two numbers from 0 to 65,535 for each point
 groupings  by name, the groups of the points: { members, groups: [{ name, colour, label }], title }. Groups are chosen in the legend, and
            their labels stand on the map. Without a grouping of its own, a colouring has that of "cluster".
@@ -17,12 +19,28 @@ onmf.pointMap = ({ canvas, places, groupings, describe, open }) => {
     dark: ["#333a41", "#2a5d86", "#3f9bb8", "#8fd8b4", "#fdf3a6"],
   };
   const state = { by: "cluster", values: null, top: 1, ends: [], chosen: -1, detail: "" };
-  const bounds = [0, 1].map((axis) => { // of the points, in each direction: its middle and its length
+  /* The bounds of some points, in each direction: its ends, its middle and its length. */
+  const boundsOf = (some) => [0, 1].map((axis) => {
     let [low, high] = [65535, 0];
-    for (let i = axis; i < 2 * n; i += 2) { low = Math.min(low, places[i]); high = Math.max(high, places[i]); }
-    return { middle: (low + high) / 131070, length: Math.max(high - low, 1) / 65535 };
+    for (const i of some) { low = Math.min(low, places[2 * i + axis]); high = Math.max(high, places[2 * i + axis]); }
+    return { low, high, middle: (low + high) / 131070, length: Math.max(high - low, 1) / 65535 };
   });
-  const view = { x: bounds[0].middle, y: bounds[1].middle, zoom: 1 };
+  /* A point is far if it is farther from all but the outermost points than half of the length that these take. */
+  const FEWEST = 1, MOST = 10, SHARE = 0.005; // how many points may be outermost, on each side
+  const GAIN = 0.75; // a frame that is not clearly smaller leaves no point out
+  function near() {
+    const spare = n < MOST ? 0 : Math.min(MOST, Math.max(FEWEST, Math.floor(SHARE * n)));
+    const limits = [0, 1].map((axis) => {
+      const sorted = Uint16Array.from({ length: n }, (_, i) => places[2 * i + axis]).sort();
+      const [low, high] = [sorted[spare], sorted[n - 1 - spare]];
+      return [low - (high - low) / 2, high + (high - low) / 2];
+    });
+    return everyone.filter((i) => limits.every(([low, high], axis) => places[2 * i + axis] >= low && places[2 * i + axis] <= high));
+  }
+  const everyone = Uint32Array.from({ length: n }, (_, i) => i), all = boundsOf(everyone);
+  const frame = ((found) => (Math.max(...found.map((side) => side.length)) > GAIN * Math.max(...all.map((side) => side.length)) ? all : found))(boundsOf(near()));
+  const far = Array.from(everyone).filter((i) => frame.some(({ low, high }, axis) => places[2 * i + axis] < low || places[2 * i + axis] > high));
+  const view = { x: frame[0].middle, y: frame[1].middle, zoom: 1 }; // at a zoom of 1 the map shows the frame
   const order = new Uint32Array(n); // random, so that no cluster covers another
   for (let i = 0, seed = 1; i < n; i++) {
     seed = (Math.imul(seed, 1664525) + 1013904223) >>> 0;
@@ -31,7 +49,7 @@ onmf.pointMap = ({ canvas, places, groupings, describe, open }) => {
     order[j] = i;
   }
   const sorted = new Uint32Array(n), shades = new Uint32Array(n), position = new Float32Array(2 * n);
-  let image = null, pixels = null, extent = 0; // extent: pixels of one unit, the longer side of the bounds
+  let image = null, pixels = null, extent = 0; // extent: pixels of one unit, the longer side of all points
 
   const rgb = (hex) => [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16));
   const packed = ([r, g, b]) => (0xff000000 | (b << 16) | (g << 8) | r) >>> 0; // little-endian, as all browsers are
@@ -101,13 +119,19 @@ onmf.pointMap = ({ canvas, places, groupings, describe, open }) => {
     return ratio * Math.min(5, Math.max(1.1, Math.min(fill, 2.6)) * Math.sqrt(view.zoom));
   }
 
+  /* Pixels of one unit, which is as long in both directions, if the canvas shows no more than these bounds. */
+  function unit(bounds) {
+    const margin = 14 * canvas.width / canvas.clientWidth;
+    return Math.min(...[canvas.width, canvas.height].map((side, axis) => (side - 2 * margin) / bounds[axis].length));
+  }
+  const least = () => unit(all) / unit(frame); // the zoom that shows all points
+
   function paint() {
     if (!fit()) return;
     const { width, height } = canvas;
     pixels.fill(packed(rgb(isDark() ? "#1d2125" : "#ffffff"))); // as the card behind it
     const { reach, offsets, weights } = disc(radius(), width);
-    const margin = 14 * width / canvas.clientWidth;
-    extent = Math.min(...[width, height].map((side, axis) => (side - 2 * margin) / bounds[axis].length)) * view.zoom; // a unit is as long in both directions
+    extent = unit(frame) * view.zoom;
     for (let k = 0; k < n; k++) {
       const i = sorted[k];
       const x = (places[2 * i] / 65535 - view.x) * extent + width / 2;
@@ -131,6 +155,7 @@ onmf.pointMap = ({ canvas, places, groupings, describe, open }) => {
     if (groupings[state.by]?.groups.some((group) => group.label)) writeLabels(width / canvas.clientWidth);
     canvas.classList.toggle("zoomed", view.zoom > 1);
     by("whole").hidden = view.zoom === 1;
+    by("far").lastElementChild.disabled = view.zoom < 1;
   }
 
   /* Each label stands at the point nearest to the median of its group, so that it is always on the group. */
@@ -250,15 +275,19 @@ onmf.pointMap = ({ canvas, places, groupings, describe, open }) => {
   });
 
   /* ---- pointer, zoom and keys ---- */
-  let frame = 0, drag = null;
-  const later = () => { frame ||= requestAnimationFrame(() => { frame = 0; paint(); }); };
-  function zoom(factor, x = canvas.width / 2, y = canvas.height / 2) {
-    const before = extent, next = Math.min(40, Math.max(1, view.zoom * factor)), after = extent * next / view.zoom;
+  let waiting = 0, drag = null;
+  const later = () => { waiting ||= requestAnimationFrame(() => { waiting = 0; paint(); }); };
+  function zoom(factor, x, y) {
+    const next = Math.min(40, Math.max(least(), view.zoom * factor));
+    zoomTo((view.zoom - 1) * (next - 1) < 0 ? 1 : next, x, y); // the frame is a stop on the way
+  }
+  function zoomTo(next, x = canvas.width / 2, y = canvas.height / 2) {
+    const before = extent, after = extent * next / view.zoom;
     const [dx, dy] = [x - canvas.width / 2, y - canvas.height / 2];
     view.x += dx / before - dx / after;
     view.y -= dy / before - dy / after;
     view.zoom = next;
-    if (next === 1) [view.x, view.y] = [bounds[0].middle, bounds[1].middle];
+    if (next <= 1) [view.x, view.y] = (next === 1 ? frame : all).map((side) => side.middle);
     later();
   }
   const local = (event) => {
@@ -321,7 +350,24 @@ onmf.pointMap = ({ canvas, places, groupings, describe, open }) => {
   });
   by("closer").addEventListener("click", () => zoom(1.5));
   by("farther").addEventListener("click", () => zoom(1 / 1.5));
-  by("whole").addEventListener("click", () => zoom(0));
+  by("whole").addEventListener("click", () => zoomTo(1));
+  by("far").lastElementChild.addEventListener("click", () => zoomTo(least()));
+
+  /* Say which points lie outside of the frame, and on which side. */
+  const NAMES = 3; // of the points on a side
+  function tellFar({ row, rows, name }) {
+    if (!far.length) return;
+    const sides = { "to the left": [], "to the right": [], above: [], below: [] };
+    for (const i of far) {
+      const [dx, dy] = [0, 1].map((axis) => places[2 * i + axis] / 65535 - frame[axis].middle);
+      const side = Math.abs(dx) / frame[0].length > Math.abs(dy) / frame[1].length ? (dx < 0 ? "to the left" : "to the right") : (dy > 0 ? "above" : "below");
+      sides[side].push(name(i));
+    }
+    const told = Object.entries(sides).filter(([, names]) => names.length).map(([side, names]) => `${side} ${names.slice(0, NAMES).join(", ")}${names.length > NAMES ? ` and ${number(names.length - NAMES)} more` : ""}`);
+    by("far").firstElementChild.textContent = `${number(far.length)} ${far.length === 1 ? `${row} lies` : `${rows} lie`} outside of the frame: ${told.join("; ")}.`;
+    by("far").hidden = false;
+    by("whole").textContent = "Frame";
+  }
 
   function retheme() {
     writeLegend();
@@ -338,5 +384,5 @@ onmf.pointMap = ({ canvas, places, groupings, describe, open }) => {
     const colour = pixels[Math.round(y) * canvas.width + Math.round(x)];
     return { x: box.left + x * box.width / canvas.width, y: box.top + y * box.height / canvas.height, colour: [0, 8, 16].map((shift) => (colour >> shift) & 0xff) };
   };
-  return { start, choose, colourBy, regroup, at, top, labels, state };
+  return { start, choose, colourBy, regroup, tellFar, at, top, far, labels, state, view };
 };

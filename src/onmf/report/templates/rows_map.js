@@ -1,8 +1,8 @@
 "use strict";
 /* The map of the rows. */
 onmf.rows.map = (() => {
-  const { documents, nodes, classes, groups, sure: sureName } = onmf.data;
-  const { sure, known, group, mapped, runnerUp, texts, named, merged, nodeOf, onMerge } = onmf.rows;
+  const { documents, nodes, classes, groups, nouns, sure: sureName } = onmf.data;
+  const { ready, sure, known, group, mapped, runnerUp, texts, named, merged, nodeOf, onMerge } = onmf.rows;
   const { by, bytes } = onmf.explore;
   if (!documents.places || !mapped.length) return null;
   const LABEL = 2; // words in a label
@@ -32,5 +32,6 @@ onmf.rows.map = (() => {
     map.colourBy(what, { values: values.map((value) => Math.max(top - value, 1e-9)), top, ends: [sureName === "confidence" ? "1, sure" : `${top.toFixed(1)}, sure`, "0, doubtful"] });
   });
   onMerge(() => map.regroup("cluster", clusters()));
+  ready.then(() => map.tellFar({ ...nouns, name: (point) => texts.ids[mapped[point]] }));
   return map;
 })();
