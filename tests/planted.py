@@ -46,9 +46,24 @@ FAULTS = [
     Fault(
         "old-name-of-another-attribute",
         "src/onmf/old_names.py",
-        '"set_aside": "unassigned",',
-        '"set_aside": "labels",',
+        '"clusters": "labels",',
+        '"clusters": "runners_up",',
         "tests/test_old_names.py::test_scripts_of_the_first_version_run",
+    ),
+    # door/curate.py
+    Fault(
+        "larger-number-stays-in-a-merge",
+        "src/onmf/door/curate.py",
+        'kept, *others = sorted(number - self.first for number in edit["merge"])',
+        '*others, kept = sorted(number - self.first for number in edit["merge"])',
+        "tests/test_edits.py::TestMerge",
+    ),
+    Fault(
+        "split-without-the-rule",
+        "src/onmf/door/curate.py",
+        "np.where(those[at], best != templates[at], best >= k)",
+        "np.where(those[at], best != templates[at], best > 10**9)",
+        "tests/test_edits.py::test_rows_join_a_part_that_is_closer",
     ),
     # kernels/
     Fault(

@@ -159,6 +159,5 @@ def test_scripts_of_the_first_version_run(tmp_path):
     assert list(counts.words) == ["cow", "cup", "green", "milk", "tea"]
     result = cluster_documents(read_texts(tmp_path / "a.jsonl"), 2)
     assert result.clusters.tolist() == [0, 0, 0, 1, -1]
-    assert result.set_aside == ["5"]
     new = assign_documents(result.model, ["black tea", "goat milk"])
     assert new.clusters.tolist() == [0, 1]

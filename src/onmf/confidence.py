@@ -7,6 +7,8 @@ independent. And a row can be sure of a cluster that another fit would not find 
 starts tell how often the rows of each cluster stay together, and how much that depends on how well a row fits.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -84,6 +86,18 @@ class Calibration:
             return shares
         members = clusters[:, None] == np.arange(clusters.max(initial=-1) + 1)
         return matrix_product(shares, members.astype(np.float64))
+
+    def with_parts(self, kept: Array, chances: FloatArray, labels: Array, together: FloatArray) -> Calibration:
+        """The calibration after some centroids were replaced by those of the parts of a cluster, which come last.
+
+        ``kept`` are the centroids that stay. Of rows of the parts there are the chances under all centroids, these
+        centroids, and how often the row is with the rest of its part.
+        """
+        probability = _probability(chances, labels, self.temperature)
+        low, high = _lines(probability, together, labels - len(kept), chances.shape[1] - len(kept))
+        return Calibration(
+            self.temperature, np.concatenate([self.low[kept], low]), np.concatenate([self.high[kept], high])
+        )
 
     def parts(self) -> dict[str, Any]:
         """The entries of a model file."""

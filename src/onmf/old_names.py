@@ -48,7 +48,6 @@ MODULES: dict[str, dict[str, str]] = {
 
 ATTRIBUTES = {
     "clusters": "labels",
-    "set_aside": "unassigned",
     "words": "features",
     "plot_words": "plot_features",
     "plot_markers": "plot_features",

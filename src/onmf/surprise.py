@@ -9,6 +9,8 @@ conformal p-value).
 Labels play no part: whether a row is in the right cluster is another question, which the confidence answers.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
@@ -65,6 +67,14 @@ class Usual:
         # The first of the kept scores that is lower stands for those in between, which makes p larger.
         place = np.searchsorted(-self.scores[0], -self.scores_of(losses, sizes, labels), side="right")
         return np.append(self.scores[1], self.n_rows + 1.0)[place] / (self.n_rows + 1.0)
+
+    def with_parts(self, kept: Array, cluster: int, parts: int) -> Usual:
+        """The same after some centroids were replaced by those of the parts of a cluster, which come last.
+
+        For the parts is usual what was usual for the cluster. ``kept`` are the centroids that stay.
+        """
+        own = np.append(kept, np.full(parts, cluster, dtype=kept.dtype))
+        return replace(self, by_centroid=self.by_centroid[:, own])
 
     def parts(self) -> dict[str, Any]:
         """The entries of a model file."""

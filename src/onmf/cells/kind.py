@@ -18,7 +18,7 @@ from onmf.data import get_engine
 from onmf.divergence import Array, FloatArray, NegativeBinomial, divide, get_divergence
 from onmf.door import Clusters, Kind, Option, Progress, Table, cluster_table, predict_table
 from onmf.door.groups import check_groups_of
-from onmf.door.kind import CLUSTERING, GROUPS, OUTPUT, Fit, Rows, match_features
+from onmf.door.kind import CLUSTERING, GROUPS, OUTPUT, Fit, Rows, match_features, part_parameters
 from onmf.door.settle import Standards, standards_rules, take_rows
 from onmf.estimator import ONMF, fit_model
 from onmf.fit import Clustering
@@ -417,12 +417,20 @@ class CellKind(Kind):
         how = f"the {'better' if len(runs) == 2 else 'best'} of {len(runs)} runs" if len(runs) > 1 else ""
         return Fit(model, values, how, trials=(tried, voted), notes=notes)
 
+    def fit_part(self, fit: Fit, X: Any, groups: Array | None, n_clusters: int, progress: Share) -> Fit:
+        parameters = part_parameters(fit)
+        if groups is not None:
+            return super().fit_part(fit, X, groups, n_clusters, progress)
+        start = _model(n_clusters, X.shape[0], **parameters)
+        runs = every_run(start, X, thorough=True)
+        model = _finish(start, X, runs, parameters.get("beta_loss", "kullback-leibler"), parameters)
+        return Fit(model, X, trials=(np.arange(X.shape[0]), [to_host(run.labels) for run in runs]))
+
     def describe(self, clusters: Any, rows: Any, fit: Fit, progress: Progress) -> None:
         progress("Finding markers", None)
         clusters.genes, clusters.view, clusters.deviance = rows.views[rows.chosen], rows.chosen, rows.deviance
         clusters.corrected = rows.corrected
         clusters.find_markers(rows.n_markers)
-        super().describe(clusters, rows, fit, progress)
 
     def own_names(self, clusters: Any) -> list[str]:
         return names_of(clusters.markers, clusters.table.symbols_or_genes)

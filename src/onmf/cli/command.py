@@ -4,6 +4,7 @@ All commands do the same: read, cluster, write, and print what was found.
 """
 
 import inspect
+import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
@@ -20,7 +21,7 @@ from onmf.door import Clusters, check_request, cluster_table
 from onmf.door.kind import CLUSTERING, OUTPUT, Kind, Option
 from onmf.door.settle import check_shares
 from onmf.door.write import FORMATS, MAPS, files_of, summary, write_files
-from onmf.io.files import whole_folder
+from onmf.io.files import checksum_of, whole_folder
 from onmf.kernels.jit import compiled_before
 from onmf.naming import so_many
 from onmf.select import AUTO, Range
@@ -130,6 +131,8 @@ SHARED = (
 )
 """The options of every command, in the order of the help."""
 
+OF_A_CALL = ("out", "force", "quiet", "as_json")  # Options that say nothing about the clusters or their files
+
 FIT = {"init", "n_init", "refine", "n_consensus", "max_iter", "tol", "smoothing", "quick"}
 """Shared options that are parameters of the fit under the same name."""
 
@@ -172,15 +175,20 @@ def with_options(function: Callable[..., None], name: str, text: str, parameters
     command(name)(function)
 
 
+def options_of(kind: Kind) -> dict[str, Option]:
+    """The options of the command of a kind, by their names."""
+    return {option.name: option for option in (*SHARED, *kind.options) if option.name not in kind.without}
+
+
 def add_command(kind: Kind) -> None:
     """Add the command of a kind."""
-    options = {option.name: option for option in (*SHARED, *kind.options) if option.name not in kind.without}
+    options = options_of(kind)
     each: Any = typer.Argument(metavar=f"{kind.argument}{' ...' * kind.several}", help=kind.argument_help)
     paths = argument("paths", Annotated[list[str] if kind.several else str, each])
     words = {"smoothing": f"{kind.smoothing:g}"}
 
     def run(paths: str | list[str], **given: Any) -> None:
-        run_command(kind, paths, {name: parsed(options[name], value) for name, value in given.items()})
+        run_command(kind, paths, given)
 
     first = ("n_clusters", "out", "force")
     in_order = sorted(options.values(), key=lambda each: (each.name not in first, each not in kind.options))
@@ -192,11 +200,44 @@ def add_command(kind: Kind) -> None:
     with_options(run, kind.command or "", text, [paths, *(parameter(each, **words) for each in in_order)])
 
 
-def run_command(kind: Kind, paths: str | list[str], given: dict[str, Any]) -> None:
+def run_command(kind: Kind, paths: str | list[str], typed: dict[str, Any]) -> None:
     """Read, cluster, write and print."""
     began = perf_counter()
-    quiet, n_clusters = given["quiet"], given["n_clusters"]
-    span = Range(given["k_min"], given["k_max"])
+    given = {name: parsed(option, typed[name]) for name, option in options_of(kind).items()}
+    fit_options(kind, given)
+    with target_folder(kind, given) as folder, working(given["quiet"]) as step:
+        clusters = cluster_files(kind, paths, given, step)
+        if folder is not None:
+            clusters.command = recorded(kind, paths, typed)
+            write_files(clusters, folder, **of_writing(given), progress=step)
+    tell_result(clusters, given, seconds=perf_counter() - began)
+
+
+def of_writing(given: dict[str, Any]) -> dict[str, Any]:
+    """The options about how files are written."""
+    return {name: given.get(name) for name in ("report", "title", "map", "format")}
+
+
+def recorded(kind: Kind, paths: str | list[str], typed: dict[str, Any]) -> dict[str, Any] | None:
+    """What ``summary.json`` keeps of a command, so that ``onmf edit`` can repeat it: nothing with ``--no-text``."""
+    if typed["no_text"]:
+        return None
+    known, several = options_of(kind), [paths] if isinstance(paths, str) else list(paths)
+    options = {
+        name: os.fspath(value) if isinstance(value, Path) else value
+        for name, value in typed.items()
+        if name not in OF_A_CALL and value != known[name].default
+    }
+    # The working folder of the call, seen from the folder that it wrote: paths are meant from there.
+    out, here = Path(os.path.realpath(typed["out"])), Path.cwd().resolve()
+    folder = os.path.relpath(here, out) if here.anchor == out.anchor else str(here)
+    about = {"name": kind.command, "paths": several, "options": options, "folder": folder}
+    return about | {"checksum": checksum_of(several)}
+
+
+def fit_options(kind: Kind, given: dict[str, Any]) -> tuple[Range, dict[str, Any]]:
+    """The numbers to choose from, and the parameters of the fit; refused if they cannot be right."""
+    n_clusters, span = given["n_clusters"], Range(given["k_min"], given["k_max"])
     _check_range(n_clusters, span)
     for name in ("init", "n_init", "refine", "n_consensus") if given.get("quick") else ():
         if given.get(name) is not None:
@@ -208,30 +249,33 @@ def run_command(kind: Kind, paths: str | list[str], given: dict[str, Any]) -> No
     check_shares(**{option.name: given[option.name] for option in UNASSIGNED})
     own = {option.name: given[option.name] for option in kind.options}
     kind.check_options(own | {"no_text": given["no_text"]}, given["out"], n_clusters, parameters)
-    with target_folder(kind, given) as folder, working(quiet) as step:
-        if not (quiet or compiled_before()):
-            say("the first run compiles its kernels, which can take half a minute. Later runs start at once.")
-        step("Reading")
-        reading = {option.name: own.pop(option.name) for option in kind.options if option.reading}
-        table = kind.read_all(paths, step, force=given["force"], **reading)
-        clusters = cluster_table(
-            kind,
-            without_texts(table, given["quiet"]) if given["no_text"] else table,
-            n_clusters,
-            **span._asdict(),
-            **{option.name: given[option.name] for option in UNASSIGNED},
-            options=own,
-            announce=lambda line: None if quiet else say(line + (HINT if "vote" in line else "")),
-            progress=step,
-            **parameters,
-        )
-        if reading.get("labels") is not None and clusters.comparison is None:
-            labels = f"--labels {reading['labels']}"
-            warn(f"{labels} gives none of the {kind.rows_of(2)} a class: nothing is compared.", UserWarning)
-        if folder is not None:
-            writing: dict[str, Any] = {name: given.get(name) for name in ("report", "title", "map", "format")}
-            write_files(clusters, folder, **writing, progress=step)
-    tell_result(clusters, given, seconds=perf_counter() - began)
+    return span, parameters
+
+
+def cluster_files(kind: Kind, paths: str | list[str], given: dict[str, Any], step: Callable[..., None]) -> Clusters:
+    """Read and cluster."""
+    (span, parameters), quiet = fit_options(kind, given), given["quiet"]
+    own = {option.name: given[option.name] for option in kind.options}
+    if not (quiet or compiled_before()):
+        say("the first run compiles its kernels, which can take half a minute. Later runs start at once.")
+    step("Reading")
+    reading = {option.name: own.pop(option.name) for option in kind.options if option.reading}
+    table = kind.read_all(paths, step, force=given["force"], **reading)
+    clusters = cluster_table(
+        kind,
+        without_texts(table, quiet) if given["no_text"] else table,
+        given["n_clusters"],
+        **span._asdict(),
+        **{option.name: given[option.name] for option in UNASSIGNED},
+        options=own,
+        announce=lambda line: None if quiet else say(line + (HINT if "vote" in line else "")),
+        progress=step,
+        **parameters,
+    )
+    if reading.get("labels") is not None and clusters.comparison is None:
+        labels = f"--labels {reading['labels']}"
+        warn(f"{labels} gives none of the {kind.rows_of(2)} a class: nothing is compared.", UserWarning)
+    return clusters
 
 
 def without_texts(table: Any, quiet: bool) -> Any:

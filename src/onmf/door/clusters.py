@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 
@@ -20,7 +20,9 @@ from onmf.backend import to_host
 from onmf.confidence import Calibration
 from onmf.divergence import Array, FloatArray
 from onmf.estimator import ONMF, adopt_clustering
+from onmf.hierarchy import merge_clusters
 from onmf.io.files import whole_folder
+from onmf.io.rules import require
 from onmf.metrics import compare_classes
 from onmf.naming import Namer, so_many
 from onmf.plot import distinct_colours, plot_confusion, plot_top_features
@@ -28,13 +30,15 @@ from onmf.plot import table as html_table
 from onmf.select import Selection
 from onmf.warn import import_optional
 
+from .edits import read_edits
 from .find import Hits, find
 from .groups import composition, group_contributions
-from .settle import Standards
+from .settle import Standards, sum_clusters
 from .time import OverTime, clusters_over_time
 from .write import MAPS, assignments, clusters_table, files_of, write_files, write_report
 
 if TYPE_CHECKING:
+    from .curate import History
     from .kind import Kind, Rows
     from .votes import Fit
 
@@ -158,6 +162,10 @@ class Clusters:
         Whether a quick run found the clusters, so that the report has a quick map.
     fit, fitted_rows : Fit and Rows, or None
         The fit, and the rows that took part in it as they were clustered; None for new rows.
+    history : History or None
+        What was edited by hand; None if nothing was.
+    command : dict or None
+        How the command was called that made the result; None if none did.
     """
 
     kind: Kind
@@ -181,6 +189,8 @@ class Clusters:
     quick: bool = False
     fit: Fit | None = None
     fitted_rows: Rows | None = None
+    history: History | None = None
+    command: dict[str, Any] | None = None
     _sparse: Clusters | None = None  # in a dense result, the one with the true numbers
 
     @property
@@ -283,9 +293,9 @@ class Clusters:
 
     @cached_property
     def counts(self) -> Any:
-        """The rows of the table that have a cluster, in their order: in memory, or in blocks on disk."""
+        """The rows of the table that took part, in their order: in memory, or in blocks on disk."""
         X = self.table.X
-        return X if hasattr(X, "block") else X[np.flatnonzero(self.labels >= 0)]
+        return X if hasattr(X, "block") else X[np.flatnonzero(self.templates >= 0)]
 
     @cached_property
     def comparison(self) -> Any:
@@ -408,6 +418,156 @@ class Clusters:
     def entries(self) -> dict[str, Any]:
         """What the model file has besides the model."""
         return {"kind": self.kind.name, "names": self.names, **self.standards.parts(), **self.kind.entries(self)}
+
+    @property
+    def edits(self) -> list[dict[str, Any]]:
+        """What was edited by hand, as ``edits.json`` has it: with the numbers that people read."""
+        return [] if self.history is None else list(self.history.edits)
+
+    def edit(
+        self, edits: str | os.PathLike[str] | Sequence[Mapping[str, Any]], *, progress: Progress | None = None
+    ) -> Self:
+        """Apply several edits, one after the other, or none of them if one is not possible.
+
+        Parameters
+        ----------
+        edits : path, or sequence of dict
+            A file ``edits.json`` that was made for this result, or edits in its form, with the numbers that people
+            read: ``{"merge": [3, 8]}``, ``{"split": 5, "into": 3}``, ``{"rename": {"2": "space"}}``, ``{"set aside":
+            [9]}`` or ``{"move": ["a.txt"], "to": 4}``.
+        progress : callable, optional
+            Called with the name of a step and the share of it that is done.
+
+        Returns
+        -------
+        Clusters
+            A new result; this one stays as it is.
+        """
+        from .curate import edited
+
+        if isinstance(edits, str | os.PathLike):
+            run, edits = read_edits(os.fspath(edits), self.kind.name)
+            require(run == self.run_id, f"The edits were made for the run {run}, and this one is {self.run_id}.")
+        found: Any = edited(self._sparse or self, [dict(edit) for edit in edits], progress)
+        return cast(Self, found)
+
+    def merge(self, *clusters: int) -> Self:
+        """Merge clusters under the smallest of their numbers. No score changes.
+
+        The rows then have the confidence, the margin and the runner-up that follow from the other clusters. The name
+        is made anew, unless one of the clusters was given one by :meth:`rename`.
+
+        Parameters
+        ----------
+        *clusters : int
+            Their numbers, as in ``labels``.
+
+        Returns
+        -------
+        Clusters
+            A new result; this one stays as it is.
+        """
+        return self.edit([{"merge": self._as_shown(clusters)}])
+
+    def merge_to(self, n_clusters: int) -> Self:
+        """Merge clusters until so many are left: always the two whose merge costs least, as in the report.
+
+        Returns
+        -------
+        Clusters
+            A new result; this one stays as it is.
+        """
+        k, dense = self.n_clusters, self.dense
+        require(1 <= n_clusters <= k, f"n_clusters={n_clusters} is not allowed: there are {so_many(k, 'cluster')}.")
+        owners = merge_clusters(dense.cluster_sums).labels(n_clusters)
+        groups = [np.flatnonzero(owners == owner).tolist() for owner in range(n_clusters)]
+        return self.edit([{"merge": [dense.shown_numbers[k] for k in group]} for group in groups if len(group) > 1])
+
+    def split(self, cluster: int, parts: int = 2, *, progress: Progress | None = None) -> Self:
+        """Split a cluster: its rows are clustered by themselves, as all of them were. The other clusters stay.
+
+        The largest part keeps the number; the others get numbers that no cluster ever had. Rows of other clusters that
+        are closer to one of the parts than to their own cluster join it, as ``predict`` would put them there.
+
+        Parameters
+        ----------
+        cluster : int
+            Its number, as in ``labels``.
+        parts : int, default=2
+            Number of parts.
+        progress : callable, optional
+            Called with the name of a step and the share of it that is done.
+
+        Returns
+        -------
+        Clusters
+            A new result; this one stays as it is.
+        """
+        return self.edit([{"split": cluster + self.kind.first, "into": parts}], progress=progress)
+
+    def rename(self, names: Mapping[int, str]) -> Self:
+        """Give clusters other names, by their numbers as in ``labels``.
+
+        Returns
+        -------
+        Clusters
+            A new result; this one stays as it is.
+        """
+        return self.edit([{"rename": {str(number + self.kind.first): name for number, name in names.items()}}])
+
+    def set_aside(self, *clusters: int) -> Self:
+        """Leave the rows of clusters unassigned, such as those of a cluster of junk, and new rows like them.
+
+        Parameters
+        ----------
+        *clusters : int
+            Their numbers, as in ``labels``.
+
+        Returns
+        -------
+        Clusters
+            A new result; this one stays as it is.
+        """
+        return self.edit([{"set aside": self._as_shown(clusters)}])
+
+    def move(self, rows: int | str | Sequence[int | str], to: int | None) -> Self:
+        """Move rows to another cluster, whatever the model says. No template changes, and ``predict`` ignores it.
+
+        Parameters
+        ----------
+        rows : int, str, or a sequence of them
+            Places in the table, or names.
+        to : int or None
+            The number of the cluster, as in ``labels``; None leaves the rows unassigned.
+
+        Returns
+        -------
+        Clusters
+            A new result; this one stays as it is.
+        """
+        several = [rows] if isinstance(rows, int | np.integer | str) else list(rows)
+        names = [row if isinstance(row, str) else str(self.table.rows[int(row)]) for row in several]
+        return self.edit([{"move": names, "to": None if to is None else to + self.kind.first}])
+
+    def undo(self, edits: int = 1) -> Self:
+        """The result without its last edits: the very numbers that it had before.
+
+        Returns
+        -------
+        Clusters
+        """
+        n = len(self.edits)
+        require(1 <= edits <= n, f"There are {so_many(n, 'edit')}, so {edits} cannot be undone.")
+        assert self.history is not None
+        return cast(Self, self.history.original).edit(self.edits[:-edits])
+
+    def _as_shown(self, clusters: Sequence[int]) -> list[int]:
+        return [int(number) + self.kind.first for number in clusters]
+
+    @cached_property
+    def cluster_sums(self) -> FloatArray:
+        """The sum of the counts of each cluster. → (numbers, features)"""
+        return sum_clusters(self.counts, self.labels[self.templates >= 0], self.n_numbers)
 
     def predict(self, table: Table, /, **options: Any) -> Clusters:
         """Assign the rows of another table to these clusters, with the options of :func:`onmf.door.predict_table`."""

@@ -17,7 +17,7 @@ from scipy.sparse import csr_array
 
 from onmf.backend import to_host
 from onmf.confidence import confidence_of, evenly_spaced, log_chances
-from onmf.divergence import Array, FloatArray
+from onmf.divergence import Array, FloatArray, KullbackLeibler
 from onmf.estimator import ONMF, new_rows
 from onmf.fit.describe import labels_scales_and_margins
 from onmf.io.rules import Rule, optional, require, some_names, strings
@@ -51,6 +51,11 @@ class Option:
     least: float | None = None  #: the smallest value that is allowed
     reading: bool = False  #: whether it is about reading, and not about clustering
     choices: tuple[str, ...] = ()  #: the values that are allowed; any if empty
+
+    @property
+    def is_path(self) -> bool:
+        """Whether the value is a path."""
+        return self.type in (Path, Path | None)
 
     @property
     def flag(self) -> str:
@@ -239,6 +244,13 @@ class Kind:
         number_by_size(fit.model, X, engine)
         return fit
 
+    def fit_part(
+        self, fit: Fit, X: Any, groups: Array | None, n_clusters: int, progress: Callable[[float], None]
+    ) -> Fit:
+        """Cluster some of the rows of a fit, in memory, as it clustered all of them."""
+        rows = Rows(X, np.arange(X.shape[0]), groups=groups)
+        return Kind.fit(self, rows, n_clusters, part_parameters(fit), progress, lambda sentence: None)
+
     def new_groups(self, model: ONMF, table: Table) -> Iterator[tuple[str, Any]]:
         """The groups of new rows that a model does not know, and their rows, with the features of the model."""
         return rows_of_new_groups(model, table, self.match(model, table)[0], self)
@@ -359,22 +371,21 @@ class Kind:
         return found, notes
 
     def describe(self, clusters: Clusters, rows: Rows, fit: Fit, progress: Progress) -> None:
-        """Add what only this kind knows about its clusters, in place; then name them."""
-        clusters.names = self.names(clusters)
+        """Add what only this kind knows about its clusters, in place, before they are named."""
 
-    def names(self, clusters: Clusters) -> list[str]:
-        """A short name of each cluster: by the namer of the result, if it has one."""
+    def names(self, clusters: Clusters, some: Sequence[int] | None = None) -> list[str]:
+        """Short names by number, of all clusters or of some, the others empty: by the namer of the result if any."""
+        some = clusters.numbers.tolist() if some is None else some
         if clusters.namer is None:
             names = dict(enumerate(self.own_names(clusters)))
         else:
             telling = self.telling(clusters)
             what = {
                 number: (telling[number], [self.text_of(clusters, int(row)) for row in clusters.typical(number)])
-                for number in clusters.numbers.tolist()
+                for number in some
             }
             names = names_by(clusters.namer, what, self.first)
-        there = set(clusters.numbers.tolist())
-        return [names[number] if number in there else "" for number in range(clusters.n_numbers)]
+        return [names[number] if number in some else "" for number in range(clusters.n_numbers)]
 
     def own_names(self, clusters: Clusters) -> list[str]:
         """A short name of each cluster, from what tells it from the others."""
@@ -420,6 +431,13 @@ class Kind:
     def so_many(self, n: int) -> str:
         """A number of rows, such as ``1 document`` or ``2,000 documents``."""
         return so_many(n, self.row)
+
+
+def part_parameters(fit: Fit) -> dict[str, Any]:
+    """The parameters with which some of the rows of a fit are clustered: those of the fit, and its divergence."""
+    given = {name: value for name, value in fit.parameters.items() if name != "init" or isinstance(value, str)}
+    divergence = fit.model.divergence_
+    return given if isinstance(divergence, KullbackLeibler) else given | {"beta_loss": divergence}
 
 
 class Columns:

@@ -97,11 +97,12 @@ def cluster_table(
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The clusters of some groups hold no rows")  # said in a note
         fit = kind.fit(rows, n_clusters, parameters, partial(report, "Clustering"), announce or (lambda sentence: None))
+    fit.parameters = parameters
     if fit.model.refine is not None and kind.rule(fit.model) is None:
         end_with_rule(fit, "smoothing" in parameters, rows.engine)
     report("Measuring confidence", None)
     usual, surprise = learn_from(fit.model, fit.X, fit.groups)
-    standards = Standards(_calibrate(kind, fit), usual, **shares)
+    standards = Standards(calibrate_fit(kind, fit), usual, **shares)
     moved = None if fit.groups is not None else moved_without_smoothing(fit.model, fit.X)
     measures: dict[str, Any] = kind.measured(fit, rows, standards, surprise, total)
     clusters = kind.result(
@@ -121,11 +122,12 @@ def cluster_table(
     )
     clusters.notes += left_out(clusters)
     kind.describe(clusters, rows, fit, report)
+    clusters.names = kind.names(clusters)
     fit.model.extra_ = clusters.entries()
     return clusters
 
 
-def _calibrate(kind: Kind, fit: Fit) -> Calibration:
+def calibrate_fit(kind: Kind, fit: Fit) -> Calibration:
     """Learn from other runs how sure the labels are: from runs that were made anyway, or from new ones."""
     labels = to_host(fit.model.labels_)
     some, voted = fit.trials or (evenly_spaced(len(labels)), None)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_array, vstack
+from scipy.sparse import csr_array, issparse, vstack
 
 from onmf.backend import to_host
 from onmf.confidence import Calibration, calibration_of, calibration_rules, evenly_spaced
@@ -119,15 +119,21 @@ def effects_on(model: ONMF, groups: Any) -> Effects | None:
     return Effects(factors, np.array([place.get(name, len(place)) for name in np.asarray(groups).tolist()]))
 
 
-def settled(found: Mapping[str, Any], clusters: Array | None, standards: Standards) -> dict[str, Any]:
+def settled(
+    found: Mapping[str, Any], clusters: Array | None, standards: Standards, moves: Mapping[int, int] | None = None
+) -> dict[str, Any]:
     """What is known of rows, and the cluster of each, -1 for rows that get none.
 
     ``clusters`` are those of the centroids, if several may share one. A row that could have a cluster but gets none
-    keeps it as its runner-up.
+    keeps it as its runner-up. Rows of ``moves`` were moved by hand: they have this cluster, or none, whatever the
+    standards say.
     """
     templates = found["templates"]
     labels = templates.copy() if clusters is None else np.append(clusters, -1)[templates].astype(templates.dtype)
-    out = standards.leaves_out(found["confidence"], found["surprise"]) & (labels >= 0)
+    out = standards.leaves_out(found["confidence"], found["surprise"])
+    if moves:
+        out.flat[list(moves)] = [cluster < 0 for cluster in moves.values()]
+    out &= labels >= 0
     runners_up = np.where(out, labels, found["runners_up"])
     labels[out] = -1
     gone = (labels < 0) & (templates >= 0)
@@ -155,6 +161,18 @@ def batches(X: Any) -> Iterator[tuple[int, Any]]:
     else:
         for start in range(0, X.shape[0], BATCH):
             yield start, X[start : start + BATCH]
+
+
+def sum_clusters(counts: Any, labels: Array, k: int) -> FloatArray:
+    """The sum of the counts of each cluster; rows of label -1 are in none. → (k, features)"""
+    sums = np.zeros((k, counts.shape[1]))
+    for start, block in batches(counts):
+        n, own = block.shape[0], labels[start : start + block.shape[0]]
+        inside = np.flatnonzero(own >= 0)
+        members = csr_array((np.ones(len(inside)), (own[inside], inside)), shape=(k, n))
+        found = members @ block
+        sums += found.toarray() if issparse(found) else found
+    return sums
 
 
 def take_rows(X: Any, index: Array) -> Any:

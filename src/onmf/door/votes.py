@@ -53,6 +53,7 @@ class Fit:
     trials: tuple[Array, list[Array]] | None = None  # some rows, and their labels in runs made anyway; replaces refit
     groups: Array | None = None  # of the rows of X, if the model was fitted with several
     notes: list[str] = field(default_factory=list)
+    parameters: dict[str, Any] = field(default_factory=dict)  # that were given
 
     def __post_init__(self) -> None:
         if not self.how and isinstance(self.model.init, str) and self.model.init == "consensus":

@@ -16,6 +16,7 @@ from onmf.io.files import write_whole
 from onmf.kinds import resolve
 from onmf.warn import import_optional
 
+from .edits import EDITS, write_edits
 from .groups import FILES as GROUP_FILES
 from .groups import composition_table, group_features_table
 from .time import FILES as TIME_FILES
@@ -34,7 +35,7 @@ Columns = dict[str, Sequence[Any]]  # A table, or a part of one: its columns by 
 def files_of(kind: Kind) -> tuple[str, ...]:
     """Names of the files that are written for this kind; ``force`` replaces a folder only if it has no others."""
     tables = (f"{name}.{format}" for name in ("assignments", "clusters") for format in FORMATS)
-    return (*tables, "summary.json", "model.onmf", "report.html", *GROUP_FILES, *TIME_FILES, *kind.files)
+    return (*tables, "summary.json", EDITS, "model.onmf", "report.html", *GROUP_FILES, *TIME_FILES, *kind.files)
 
 
 def write_files(
@@ -64,6 +65,8 @@ def write_files(
     text = json.dumps(summary(clusters), indent=1, ensure_ascii=False) + "\n"
     (folder / "summary.json").write_text(text, "utf-8", errors="replace")
     clusters.model.save(folder / "model.onmf", extra=clusters.entries())
+    if clusters.history is not None:
+        write_edits(folder / EDITS, clusters.kind.name, clusters.history.original.run_id, clusters.edits)
     clusters.kind.write(dense, folder)
 
 
@@ -159,6 +162,7 @@ def summary(clusters: Clusters) -> dict[str, Any]:
         "kind": kind.name,
         "run": clusters.run_id,
         "source": clusters.table.source,
+        "command": clusters.command,
         f"n_{kind.row}s": int(clusters.labels.size),
         f"n_{kind.feature}s": len(clusters.features),
         "n_clusters": clusters.n_clusters,
@@ -172,6 +176,7 @@ def summary(clusters: Clusters) -> dict[str, Any]:
         **({"groups": clusters.groups} if clusters.groups else {}),
         "clusters": list(records([clusters_table(clusters)])),
         "notes": clusters.notes,
+        **({"edits": clusters.edits} if clusters.edits else {}),
         "selection": None if clusters.selection is None else clusters.selection.record(),
         "comparison": None if clusters.comparison is None else clusters.comparison.record(),
     }

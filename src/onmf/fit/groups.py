@@ -23,7 +23,7 @@ from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, issparse
 from scipy.sparse.csgraph import connected_components
 
 from onmf.backend import Drift, Steps, StepSums, Threads, to_host
@@ -236,6 +236,34 @@ def estimate_effects(data: Data, w: FloatArray) -> FloatArray:
         if not moved and np.max(np.abs(s - before) / s) <= CONVERGED:
             break
     return s[0]
+
+
+def centroids_for_effects(
+    X: Any, labels: Array, k: int, effects: FloatArray, codes: Array
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Centroids, masses and scales for labels, if the multipliers of the groups stay as they are.
+
+    X are rows in memory, and the codes (n,) say which group each is of. The scales are in the gauge H Hᵀ = I.
+    """
+    n, (number, p) = X.shape[0], effects.shape
+    members = csr_array((np.ones(n), (labels, np.arange(n))), shape=(k, n))
+    sums = members @ X
+    S = np.asarray(sums.todense() if issparse(sums) else sums, dtype=np.float64).reshape(k, p)
+    totals = np.asarray(X.sum(axis=1), dtype=np.float64).ravel()
+    m: FloatArray = np.zeros((k, number))
+    np.add.at(m, (labels, codes), totals)
+    w = divide(S, S.sum(axis=1, keepdims=True))
+    for _ in range(MOST_ROUNDS):
+        before = w
+        w = divide(S, matrix_product(divide(m, products(w, effects)), effects))
+        w = divide(w, w.sum(axis=1, keepdims=True))
+        if np.max(np.abs(w - before)) <= CONVERGED:
+            break
+    scales = totals / products(w, effects)[labels, codes]
+    norms = np.sqrt(np.bincount(labels, weights=scales * scales, minlength=k))
+    norms[norms == 0] = 1.0
+    masses = np.bincount(labels, weights=scales, minlength=k) / norms
+    return norms[:, None] * w, masses, scales / norms[labels]
 
 
 def sums_by_group(part: Part, number: int) -> FloatArray:

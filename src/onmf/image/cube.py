@@ -4,7 +4,7 @@ import math
 import mmap
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -143,6 +143,23 @@ class IsolatedLines(Lines):
         return part
 
 
+@dataclass(frozen=True)
+class PixelNames(Sequence[str]):
+    """The names of the pixels of an image, line by line. They are made when they are asked for."""
+
+    lines: int
+    samples: int
+
+    def __len__(self) -> int:
+        return self.lines * self.samples
+
+    def __getitem__(self, place: Any) -> Any:
+        if isinstance(place, slice):
+            return [self[i] for i in range(*place.indices(len(self)))]
+        line, sample = divmod(range(len(self))[place], self.samples)
+        return f"{line},{sample}"
+
+
 @dataclass(frozen=True, eq=False)
 class Cube:
     """A hyperspectral image.
@@ -217,9 +234,9 @@ class Cube:
         return self.read(0, self.shape[0]).reshape(-1, int(self.good_bands.sum()))
 
     @property
-    def rows(self) -> Any:
-        """The pixels by number, line by line."""
-        return range(self.shape[0] * self.shape[1])
+    def rows(self) -> Sequence[str]:
+        """The names of the pixels, line by line: ``"y,x"``, with the line and the sample counted from 0."""
+        return PixelNames(self.shape[0], self.shape[1])
 
     @property
     def features(self) -> list[str]:

@@ -14,7 +14,7 @@ from onmf.confidence import evenly_spaced
 from onmf.data import in_blocks
 from onmf.divergence import Array, FloatArray, divide, get_divergence
 from onmf.door import Clusters, Kind, Option, Progress, cluster_table, predict_table
-from onmf.door.kind import Fit, Rows
+from onmf.door.kind import Fit, Rows, part_parameters
 from onmf.door.run import check_kind
 from onmf.door.settle import Standards, standards_rules, take_rows
 from onmf.estimator import ONMF, fit_model, is_auto
@@ -183,7 +183,10 @@ class ImageClusters(Clusters):
         """The clusters compared with the truth; None if nothing is known."""
         if self.truth is None:
             return None
-        return compare(self.truth, self.spectra, self.labels, self.cube.good_bands, self.numbers)
+        truth = self.truth
+        if self.history is not None and truth.spectra is not None and self.n_clusters < len(truth.spectra):
+            truth = replace(truth, spectra=None)  # edits left fewer clusters than there are spectra to match
+        return compare(truth, self.spectra, self.labels, self.cube.good_bands, self.numbers)
 
     @property
     def wavelengths(self) -> FloatArray | None:
@@ -381,6 +384,17 @@ class ImageKind(Kind):
             fit_model(model, pixels, groups=rows.groups)
         number_by_size(model, pixels, engine)
         return fit
+
+    def fit_part(
+        self, fit: Fit, X: Any, groups: Array | None, n_clusters: int, progress: Callable[[float], None]
+    ) -> Fit:
+        model = ONMF(n_clusters, **part_parameters(fit))
+        if groups is not None and is_auto(model.init):
+            fit_scenes(model, X, groups)
+        else:
+            fit_model(model, X, groups=groups)
+        number_by_size(model, X)
+        return Fit(model, X, groups=groups)
 
     def measured(self, fit: Fit, rows: Rows, standards: Standards, surprise: Array, n: int) -> dict[str, Any]:
         way: Any = measure_scenes if isinstance(rows.X, ScenePixels) else measure

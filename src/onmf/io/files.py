@@ -19,9 +19,10 @@ import secrets
 import shutil
 import stat
 import sys
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from fnmatch import fnmatchcase
+from hashlib import file_digest, sha256
 from itertools import count
 from pathlib import Path
 from typing import IO
@@ -73,6 +74,20 @@ def write_whole(path: Path, write: Callable[[IO[bytes]], object], *, replace: bo
             os.replace(new.path, path)
         else:
             _rename_new(new.path, path)
+
+
+def checksum_of(paths: Sequence[str]) -> str | None:
+    """A digest of files, and of folders with the names of all that is in them; None if one is standard input."""
+    found = sha256()
+    for path in map(Path, paths):
+        if str(path) == "-":
+            return None
+        inside = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
+        for file in inside:
+            with file.open("rb") as content:
+                digest = file_digest(content, "sha256").hexdigest()
+            found.update(f"{file.relative_to(path)}\0{digest}\n".encode("utf-8", "surrogateescape"))
+    return found.hexdigest()
 
 
 @contextmanager

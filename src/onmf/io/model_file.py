@@ -138,7 +138,7 @@ def write_model(path: str | os.PathLike[str], saved: SavedModel) -> None:
         parts["feature_names_in"] = saved.feature_names
     arrays = {name: array for name, array in arrays.items() if array is not None}
     try:
-        same = _model(_json(_json_bytes("metadata", metadata)), arrays, parts).divergence == saved.divergence
+        same = _model(parse_json(_json_bytes("metadata", metadata)), arrays, parts).divergence == saved.divergence
         require(same, f"a file makes another object of {saved.divergence!r}: make its fields numbers or tuples")
     except ValueError as error:  # do not write a file that could not be read back
         raise ValueError(f"The model cannot be saved: {str(error).rstrip('.')}.") from error
@@ -221,7 +221,7 @@ def _contents(archive: zipfile.ZipFile, path: Path) -> tuple[dict[str, Any], dic
 
 def _parse(name: str, data: bytes) -> Any:
     """The array or the JSON value in a member of the file."""
-    form, parse = ("JSON", _json) if name.endswith(".json") else ("an array", _parse_array)
+    form, parse = ("JSON", parse_json) if name.endswith(".json") else ("an array", _parse_array)
     try:
         return parse(data)
     except (ValueError, RecursionError) as error:
@@ -254,13 +254,13 @@ def _json_bytes(name: str, value: Any) -> bytes:
 
     try:
         data = json.dumps(value, ensure_ascii=False, indent=1, default=plain).encode()
-        _json(data)  # do not write what could not be read back
+        parse_json(data)  # do not write what could not be read back
         return data
     except (TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"{name} cannot be stored as JSON: {_reason(error)}.") from error
 
 
-def _json(data: bytes) -> Any:
+def parse_json(data: bytes) -> Any:
     """Parse JSON; refuse duplicate names, lone surrogates and deep nesting."""
 
     def as_dict(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -345,7 +345,8 @@ def _model(metadata: dict[str, Any], arrays: dict[str, Array], parts: dict[str, 
     check_parts(metadata["kind"], extra, k, p)
     most = k if "clusters" not in arrays else MOST_CLUSTERS
     least = k if "clusters" not in arrays else int(arrays["clusters"].max()) + 1
-    require(least <= len(extra.get("names", range(least))) <= most, "its names do not match its clusters")
+    listed = extra.get("names", range(least))
+    require(least <= len(listed) <= most, f"its part names is {abbreviate(listed)}, not a name for each cluster")
     clustering = Clustering(
         **{name: arrays.get(name) for name in ARRAYS},  # type: ignore[arg-type]
         **{name: fitted[name] for name in NUMBERS} | {"objective": float(fitted["objective"])},

@@ -260,11 +260,11 @@ def _splits(found: Clusters, selection: Selection) -> list[dict[str, Any]]:
 
     A cluster belongs to the coarser one with most of its rows, and a finer one to the cluster with most of its own.
     """
-    k, own = found.n_clusters, found.labels[found.labels >= 0][selection.rows]
-    tables = {}
+    k, own = found.n_clusters, found.labels[found.templates >= 0][selection.rows]
+    tables, inside = {}, own >= 0
     for level in selection.levels:
         tables[level.name] = np.zeros((k, level.n_clusters))
-        np.add.at(tables[level.name], (own, level.labels), 1)
+        np.add.at(tables[level.name], (own[inside], level.labels[inside]), 1)
     coarser = [each for each in selection.levels if each.n_clusters < k]
     finer = [each for each in selection.levels if each.n_clusters > k]
     above = tables[coarser[-1].name].argmax(axis=1) if coarser else None

@@ -1,6 +1,6 @@
 """The report on clusters of rows of counts: documents, and the rows of any table."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import Any
 
@@ -128,7 +128,7 @@ def _columns(
         columns["date"] = base64_array(days.astype("datetime64[D]").astype(np.int64), "<i4")
     if not filled.any():
         return columns, [], None
-    inside = np.cumsum(found.labels >= 0) - 1  # row of the counts
+    inside = np.cumsum(found.templates >= 0) - 1  # row of the counts
     X = csr_array(take_rows(found.counts, inside[rows[filled]]))
     method = None
     if map != "none":
@@ -158,7 +158,8 @@ def _deciding(
     """
     B = np.maximum(templates, LEAST)
     parts = []
-    for start, block in blocks_of(X):
+    for start in range(0, X.shape[0], BATCH):
+        block = X[start : start + BATCH]
         scores = block @ B.T + (0.0 if offsets is None else offsets)
         same = clusters == labels[start : start + block.shape[0], None]
         own = np.where(same, scores, -np.inf).argmax(axis=1)
@@ -254,7 +255,7 @@ def tree_of_clusters(found: Clusters) -> dict[str, Any]:
     node has the share of halves that find it, if this is known.
     """
     k = found.n_clusters
-    sums = sum_clusters(found.counts, found.labels[found.labels >= 0], k)
+    sums = found.cluster_sums
     tree = merge_clusters(sums)
     lost = np.cumsum(tree.costs)
     numbering = found.shown_numbers
@@ -302,20 +303,3 @@ def _top(weights: FloatArray, names: Sequence[str]) -> dict[str, float]:
     """Return the names of the largest weights above zero, with their weights."""
     order: Array = np.argsort(-weights, kind="stable")[:FEATURES]
     return {str(names[j]): float(weights[j]) for j in order if weights[j] > 1e-12}
-
-
-def blocks_of(X: Any) -> Iterator[tuple[int, csr_array]]:
-    """Yield counts in memory or in blocks on disk, some rows at a time, with the first row of each part."""
-    starts = np.cumsum([0, *X.sizes[:-1]]).tolist() if hasattr(X, "block") else range(0, X.shape[0], BATCH)
-    for number, start in enumerate(starts):
-        yield start, csr_array(X.block(number) if hasattr(X, "block") else X[start : start + BATCH])
-
-
-def sum_clusters(counts: Any, labels: Array, k: int) -> FloatArray:
-    """Return the sum of the counts of each cluster. → (k, features)"""
-    sums = np.zeros((k, counts.shape[1]))
-    for start, block in blocks_of(counts):
-        n = block.shape[0]
-        members = csr_array((np.ones(n), (labels[start : start + n], np.arange(n))), shape=(k, n))
-        sums += (members @ block).toarray()
-    return sums
