@@ -590,6 +590,8 @@ def test_signature_is_the_promised_one():
         "n_threads": None,
         "random_state": None,
         "forgetting": 0.9,
+        "adapt": "auto",
+        "seed_share": 0.1,
         "sparse_output": True,
         "verbose": 0,
     }

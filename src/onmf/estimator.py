@@ -22,11 +22,13 @@ from onmf.callbacks import CallbackSupportMixin, FitReporter, with_callbacks
 from onmf.data import Data, Engine
 from onmf.data.groups import Groups, check_groups, check_same_type, known_groups, names_of_groups
 from onmf.data.intake import in_parts, prepare_data
+from onmf.data.known import Known, clusters_given, priors_of
 from onmf.data.validate import check_container, warn_zero_rows
 from onmf.divergence import Array, Divergence, FloatArray, KullbackLeibler, get_divergence, number
 from onmf.divergence.groups import GroupedKullbackLeibler
 from onmf.fit import STARTS, Assigned, Clustering, Listener, Plan, Settings, describe, fit
 from onmf.fit.groups import apart, estimate_effects, gain_of_groups, sizes_in_groups
+from onmf.fit.known import STARTS_OF_OTHERS, check_seeds_occur
 from onmf.fit.restarts import check_moves, check_rows
 from onmf.fit.solve import Compute, fit_estimating, get_start, seeds_of_run, warn_about, with_estimate
 from onmf.fit.starts import Seeds
@@ -78,7 +80,8 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         Number of runs that vote if ``init="consensus"``.
     smoothing : float or "auto", default="auto"
         The ε that is added to centroids of sum 1, so that a zero does not cost infinity. Only 0 < β ≤ 1 needs it.
-        ``"auto"``: 1e-3, as in the paper; 0.01 / n_features for rows with groups.
+        ``"auto"``: 1e-3, as in the paper; 0.01 / n_features for rows with groups; with known rows at most 0.3 counts of
+        each feature in a known cluster of mean size.
     engine : str, Engine or Backend, default="auto"
         What holds the rows and computes: ``"cpu"``, ``"gpu"`` (needs CuPy) or ``"reference"``, plain NumPy; for data in
         parts ``"blocks"`` or ``"dask"``. ``"auto"``: the GPU for CuPy arrays, whose results are such, else the CPU.
@@ -88,6 +91,13 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         Seed of the random starts.
     forgetting : float, default=0.9
         Factor of the sums of earlier batches at each new batch of :meth:`partial_fit`; 1 forgets nothing.
+    adapt : float or "auto", default="auto"
+        How much a free row counts in a cluster with known rows, if :meth:`fit` gets any; a known row counts 1. 0: the
+        centroid is that of the known rows, and a row goes where a multinomial classifier with equal priors puts it. 1:
+        all rows count alike. ``"auto"``: the value, from 0 to 1, with which known rows that are left out are put back
+        best.
+    seed_share : float, default=0.1
+        How much the seed features of a cluster count, relative to its rows, if :meth:`fit` gets any.
     sparse_output : bool, default=True
         Whether :meth:`transform` returns a sparse array. If ``set_output`` asks for a frame, it returns that.
     verbose : int, default=0
@@ -117,6 +127,8 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         Rows of X that were the first centroids; None if these were not rows.
     margins_ : (n,) array
         How much worse the best other cluster is for each row, per unit (for counts: per word); small if unsure.
+    adapt_ : float or None
+        How much free rows counted in clusters with known rows; None if no row was known.
     agreement_ : Agreement or None
         With ``init="consensus"``, how well its runs agreed: ``agreement_.overall``, and ``agreement_.rows`` by row.
     groups_, group_effects_ : (groups,) array, (groups, n_features) array; or None
@@ -145,6 +157,7 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
     groups_: Any = None  # if the fit had no groups
     group_effects_: Any = None
     clusters_: Any = None  # if no clusters were edited
+    adapt_: float | None = None  # if no row was known
 
     def __init__(
         self,
@@ -162,6 +175,8 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         n_threads: int | None = None,
         random_state: Any = None,
         forgetting: float = 0.9,
+        adapt: float | str = "auto",
+        seed_share: float = 0.1,
         sparse_output: bool = True,
         verbose: int = 0,
     ) -> None:
@@ -178,10 +193,20 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         self.n_threads = n_threads
         self.random_state = random_state
         self.forgetting = forgetting
+        self.adapt = adapt
+        self.seed_share = seed_share
         self.sparse_output = sparse_output
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        groups: Any = None,
+        known: Any = None,
+        seeds: Mapping[Any, Any] | None = None,
+    ) -> Self:
         """Cluster the rows of ``X``.
 
         Parameters
@@ -198,12 +223,21 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
             group multiplies every feature by a factor of its own, which is fitted, too, so that clusters do not follow
             the groups. For Kullback–Leibler. (The splitters of scikit-learn call something else groups: rows that must
             not be divided between training and test.)
+        known : (n,) array of int, optional
+            The cluster of each row that is known, from 0 on, and -1 for a free one. Known rows stay in their clusters,
+            and free rows join these or the others: ``n_clusters`` may be larger than the number of known clusters.
+            ``adapt`` says how far free rows change a known cluster. For Kullback–Leibler.
+        seeds : mapping, optional
+            Features that clusters should have, ``{cluster: {feature: weight}}`` or ``{cluster: [features]}``. Clusters
+            are numbers, or names, which are then the clusters 0, 1, … in their order. Features are names of those of X,
+            or their numbers. They count ``seed_share`` times as much as the rows of the cluster, in every iteration.
+            For Kullback–Leibler.
 
         Returns
         -------
         self : ONMF
         """
-        return fit_model(self, X, sample_weight, groups=groups)
+        return fit_model(self, X, sample_weight, groups=groups, known=known, seeds=seeds)
 
     @available_if(lambda model: model._learns_from_batches())
     @interrupt.all_or_nothing
@@ -264,6 +298,8 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
             known = known.copy()  # a failure leaves the model as it was
             own = known.meet(own)
             divergence = own.plain_divergence(divergence, self.n_features_in_) if own is not None else divergence
+        if known is not None and self.adapt_ is not None and has_relative_smoothing(self):
+            divergence = self.divergence_  # its smoothing followed from the known rows
         divergence = with_estimate(divergence, None if known is None else self.divergence_)
         if known is not None and (divergence != self.divergence_ or len(known.centroids) != self.n_clusters):
             raise ValueError("n_clusters, beta_loss or smoothing has changed since the first batch: clone the model.")
@@ -279,23 +315,39 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         warn_about(clustering, self.max_iter)
         return adopt_clustering(self, clustering, engine.name, divergence)
 
-    def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> Array:
+    def fit_predict(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        groups: Any = None,
+        known: Any = None,
+        seeds: Mapping[Any, Any] | None = None,
+    ) -> Array:
         """Cluster the rows of ``X``, as :meth:`fit` does, and return their labels.
 
         Returns
         -------
         labels : (n,) array of int
         """
-        return self.fit(X, sample_weight=sample_weight, groups=groups).labels_
+        return self.fit(X, sample_weight=sample_weight, groups=groups, known=known, seeds=seeds).labels_
 
-    def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None, groups: Any = None) -> Any:
+    def fit_transform(
+        self,
+        X: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        groups: Any = None,
+        known: Any = None,
+        seeds: Mapping[Any, Any] | None = None,
+    ) -> Any:
         """Cluster the rows of ``X``, as :meth:`fit` does, and return Hᵀ, whose columns are orthonormal.
 
         Returns
         -------
         H : (n, n_clusters) sparse array, array if ``sparse_output=False``, or frame if ``set_output`` asks for one
         """
-        self.fit(X, sample_weight=sample_weight, groups=groups)
+        self.fit(X, sample_weight=sample_weight, groups=groups, known=known, seeds=seeds)
         return self._output(self.labels_, self.scales_)
 
     def predict(self, X: Any, groups: Any = None) -> Array:
@@ -606,7 +658,7 @@ def adopt_clustering(model: Any, clustering: Clustering, engine: str, divergence
     model.cluster_centers_, model.reconstruction_err_ = clustering.centroids, clustering.objective
     names = (
         *("labels", "scales", "n_iter", "history", "stop_reason", "init_rows", "margins", "n_sweeps", "agreement"),
-        *("groups", "group_effects", "clusters"),
+        *("groups", "group_effects", "clusters", "adapt"),
     )
     model.__dict__.update({f"{name}_": getattr(clustering, name) for name in names})
     if clustering.clusters is not None:
@@ -654,6 +706,8 @@ def fit_model(
     weights: Any = None,
     *,
     groups: Any = None,
+    known: Any = None,
+    seeds: Mapping[Any, Any] | None = None,
     engine: Engine | None = None,
     init: Any = None,
     compute: Compute = fit,
@@ -665,27 +719,39 @@ def fit_model(
     """
     check_parameters(model)
     divergence = get_divergence(model.beta_loss, model.smoothing)
-    known = None if groups is None else check_groups(groups, has_relative_smoothing(model))
-    several = known if known is not None and len(known) > 1 else None  # one group is none
-    settings = settings_of(model, init, grouped=several is not None)
+    relative = has_relative_smoothing(model)
+    given = None if known is None else Known.of(known, model.n_clusters, relative and groups is None)
+    own = None if groups is None else check_groups(groups, relative)
+    several = own if own is not None and len(own) > 1 else None  # one group is none
+    guided = None if given is None and seeds is None else clusters_given(given, seeds, model.n_clusters)
+    settings = settings_of(model, init, grouped=several is not None, given=guided)
     if several is not None:
         check_for_groups(model, settings.init, divergence)
+    if guided is not None:
+        check_for_guides(model, settings.init, divergence)
     check_moves(model.refine, settings.init, divergence)
     if in_parts(X):
         check_for_parts(model.refine, settings.init)
-    chosen, data = prepare_data(model, X, divergence, weights, groups=several, engine=engine, reset=True, warn=True)
+    chosen, data = prepare_data(
+        model, X, divergence, weights, groups=several, known=given, engine=engine, reset=True, warn=True
+    )
     check_rows(data.shape[0], model.n_clusters)
+    if seeds is not None:
+        names = getattr(model, "feature_names_in_", None)
+        priors = priors_of(seeds, model.n_clusters, model.n_features_in_, names)
+        check_seeds_occur(data, priors, names)
+        settings = replace(settings, priors=priors)
     voters = settings.n_consensus if isinstance(settings.init, str) and settings.init == "consensus" else 0
     reporter = FitReporter(model, divergence, X, weights, len(settings.seeds) * (1 + voters))
     again = partial(prepare_data, model, X, sample_weight=weights, engine=engine, reset=True)
     clustering, divergence = fit_estimating(data, again, settings, reporter, compute)
-    if known is not None:
-        known.check_length(data.shape[0])
+    if own is not None:
+        own.check_length(data.shape[0])
         if several is None:
             clustering = replace(clustering, group_effects=np.ones((1, data.shape[1])))
         else:
             divergence = several.plain_divergence(divergence, model.n_features_in_)
-        clustering = replace(clustering, groups=known.names)
+        clustering = replace(clustering, groups=own.names)
         if sentence := apart(clustering):
             warn(sentence, UserWarning)
     adopt_clustering(model, clustering, chosen.name, divergence)
@@ -743,6 +809,8 @@ CHECKS: tuple[tuple[tuple[str, ...], Callable[[Any], bool], str], ...] = (
         "an integer, at least 1 and below 2**31, or 'auto'",
     ),
     (("forgetting",), lambda value: 0 < number(value) <= 1, "a number greater than 0, at most 1"),
+    (("adapt",), lambda value: is_auto(value) or 0 <= number(value) <= 1, "a number from 0 to 1, or 'auto'"),
+    (("seed_share",), lambda value: 0 < number(value) < np.inf, "a number greater than 0"),
     (("sparse_output",), lambda value: isinstance(value, bool | np.bool_), "True or False"),
     (("verbose",), lambda value: isinstance(value, Integral) and int(value) >= 0, "an integer, at least 0"),
     (
@@ -763,13 +831,17 @@ def check_parameters(model: Any) -> None:
                 raise ValueError(f"{name}={value!r} is not allowed: {name} must be {what}.")
 
 
-RUNS_WITH_GROUPS = 10  # random starts, if n_init="auto"
+RANDOM_RUNS = 10  # from random starts, if n_init="auto" and the rows have groups or some clusters are known
 
 
-def settings_of(model: Any, init: Any = None, *, grouped: bool = False) -> Settings:
-    """The settings of a fit with these parameters. An ``init`` replaces that of the model, for a single run."""
-    start = start_of(model, grouped)
-    n_init = (RUNS_WITH_GROUPS if grouped else 1) if is_auto(model.n_init) else int(model.n_init)
+def settings_of(model: Any, init: Any = None, *, grouped: bool = False, given: int | None = None) -> Settings:
+    """The settings of a fit with these parameters. An ``init`` replaces that of the model, for a single run.
+
+    ``given`` is the number of clusters of which something is known, if anything is.
+    """
+    start = start_of(model, grouped, given is not None)
+    several = grouped if given is None else given < model.n_clusters
+    n_init = (RANDOM_RUNS if several else 1) if is_auto(model.n_init) else int(model.n_init)
     n_runs = _number_of_runs(start, n_init, automatic=is_auto(model.n_init)) if init is None else 1
     return Settings(
         n_clusters=model.n_clusters,
@@ -778,12 +850,14 @@ def settings_of(model: Any, init: Any = None, *, grouped: bool = False) -> Setti
         plan=Plan(model.max_iter, model.tol, model.refine),
         n_consensus=model.n_consensus,
         parameters=model.get_params(deep=False),
+        adapt=None if is_auto(model.adapt) else float(model.adapt),
+        seed_share=float(model.seed_share),
     )
 
 
-def start_of(model: Any, grouped: bool = False) -> Any:
+def start_of(model: Any, grouped: bool = False, guided: bool = False) -> Any:
     """The start of a fit: that of the model, or the one that ``"auto"`` stands for."""
-    return ("random-partition" if grouped else "snpa") if is_auto(model.init) else model.init
+    return ("random-partition" if grouped or guided else "snpa") if is_auto(model.init) else model.init
 
 
 def _number_of_runs(init: Any, n_init: int, automatic: bool) -> int:
@@ -844,6 +918,24 @@ def check_for_groups(model: Any, init: Any, divergence: Divergence) -> None:
         raise ValueError(
             f"init={init!r} begins from clusters that belong to one group each, and would stay there: use "
             "init='random-partition' or 'consensus'."
+        )
+
+
+def check_for_guides(model: Any, init: Any, divergence: Divergence) -> None:
+    """Refuse parameters that cannot be combined with known rows or seed features."""
+    if type(divergence) is not KullbackLeibler:
+        raise ValueError(
+            f"known= and seeds= are for Kullback–Leibler, and beta_loss is {divergence.name}: use "
+            "beta_loss='kullback-leibler'."
+        )
+    if model.refine is not None:
+        raise ValueError(
+            f"refine={model.refine!r} moves every row, and cannot be combined with known= or seeds=: use refine=None."
+        )
+    if isinstance(init, str) and init not in STARTS_OF_OTHERS:
+        raise ValueError(
+            f"init={init!r} finds first centroids for all clusters, and some are known: use init='auto' or one of "
+            f"{', '.join(map(repr, STARTS_OF_OTHERS))}."
         )
 
 

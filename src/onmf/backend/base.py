@@ -263,6 +263,10 @@ class Steps(ABC):
     def put(self, cluster: int, centroid: FloatArray) -> None:
         """Replace one centroid."""
 
+    def vacant(self, step: StepSums) -> Array:
+        """Which clusters of a step are empty, and wait for another centroid. → (k,) bool"""
+        return step.empty
+
 
 class StepsInTurn(Steps):
     """One step after the other over one block."""

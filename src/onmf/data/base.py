@@ -41,6 +41,8 @@ class Data(ABC):
     origin: Any  # what a callable start gets: parts as the user passed them; rows in memory checked and read-only
     zeros: int = 0  # rows of parts read so far that are zero everywhere; those in memory are known before
     grouping: Any = None  # what a fit has found out about the groups of the rows, for all its runs
+    known: Any = None  # the rows whose clusters are known
+    guide: Any = None  # what a fit knows beforehand of its clusters, for all its runs
 
     @abstractmethod
     def map(self, function: Callable[..., Any], *args: Any) -> list[Any]:
@@ -185,5 +187,5 @@ class InMemory(Data):
         if self.divergence.fixed_weights:
             _ = self.block.fixed_weights  # computed once for all forks
         forked = InMemory(self.block.copy_with(backend=self.backend.single_threaded() or self.backend))
-        forked.grouping = self.grouping
+        forked.grouping, forked.known, forked.guide = self.grouping, self.known, self.guide
         return forked

@@ -121,7 +121,7 @@ def type_of_labels(labels: Collection[Any], what: str = "groups") -> type:
     types = set(map(type, labels))
     found = {_kind_of(each) for each in types}
     if object in found:
-        missing = [i for i, label in enumerate(labels) if _is_missing(label)]
+        missing = [i for i, label in enumerate(labels) if is_missing(label)]
         if missing:
             raise ValueError(
                 f"{what}[{missing[0]}] is missing, the first of {len(missing)}: every row needs a group. Give those "
@@ -144,7 +144,7 @@ def _kind_of(own: type) -> type:
     return int if issubclass(own, int | np.integer) and not issubclass(own, np.timedelta64) else object
 
 
-def _is_missing(label: Any) -> bool:
+def is_missing(label: Any) -> bool:
     """Whether a label is None, NaN, NaT or pandas' NA."""
     is_nan = isinstance(label, float | np.floating | np.datetime64 | np.timedelta64) and bool(label != label)
     return label is None or is_nan or type(label).__name__ in ("NAType", "NaTType")

@@ -4,6 +4,7 @@ Arrays, frames and sparse matrices are rows in memory, on the host or on a GPU. 
 return batches are rows in parts. Each part is checked when it is read, by the process that reads it.
 """
 
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -13,13 +14,15 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array, issparse, vstack
 
+from onmf.arrays import take_rows
 from onmf.backend import Backend, Matrix, ReferenceBackend, available_cores, on_gpu
-from onmf.divergence import Array, Divergence
+from onmf.divergence import Array, Divergence, FloatArray
 from onmf.io.rules import require
 
 from .base import Data, Engine, Memory
 from .dask import Dask, as_blocks
 from .groups import Groups
+from .known import Known, mass_of_known, without_known
 from .parts import Blocks, PartsEngine, Progress, Source, name_part_in_errors
 from .validate import (
     as_numbers,
@@ -117,6 +120,7 @@ def prepare_data(
     sample_weight: Any = None,
     *,
     groups: Groups | None = None,
+    known: Known | None = None,
     engine: str | Engine | Backend | None = None,
     reset: bool = False,
     warn: bool = False,
@@ -124,7 +128,8 @@ def prepare_data(
     """Check ``X``, choose an engine for it, or take the one that is given, and let it place the rows.
 
     ``reset`` sets the estimator's features instead of comparing them, and reads parts once. ``warn``: about zero rows.
-    With ``groups``, rows get a column for each of them, and the divergence is the one that reads these columns.
+    With ``groups``, rows get a column for each of them, and the divergence is the one that reads these columns. Rows
+    that are ``known`` get weight 0.
     """
     X = unwrap_xarray(X)
     n_threads = estimator.n_threads if engine is None else None
@@ -134,11 +139,18 @@ def prepare_data(
         rows = check_data(X, divergence, estimator=estimator, reset=reset, warn=warn)
         weights = check_weights(sample_weight, rows.shape[0])
         chosen = get_engine(chosen, rows)
+        if known is not None:
+            known.check_rows(rows.shape[0])
+            known, weights = known.weighted(weights), without_known(weights, known.free)
+            total = (take_rows(rows, known.rows).sum(axis=1, dtype=np.float64) * known.weights).sum()
+            divergence = known.plain_divergence(divergence, float(total))
         if groups is not None:
             n, p = rows.shape
             groups.check_length(n)
             divergence, rows = groups.divergence(divergence, p), groups.append(rows, groups.over(n))
-        return chosen, chosen.make_data(rows, divergence, weights)
+        data = chosen.make_data(rows, divergence, weights)
+        data.known = known
+        return chosen, data
     get_engine(engine, n_threads=n_threads)  # parameters are checked before data
     source = check_parts(X, divergence, estimator=estimator, reset=reset, sample_weight=sample_weight)
     chosen = get_engine(engine, source, n_threads)
@@ -155,11 +167,18 @@ def prepare_data(
             estimator.feature_names_in_ = names
         if warn and not divergence.absolute:
             warn_zero_rows(data.zeros, data.shape[0])
+    if known is not None:
+        known.check_rows(data.shape[0])
+        known, source = leave_out_known(source, known, data.sizes)
+        divergence = known.plain_divergence(divergence, data.total(mass_of_known, known))
     if groups is not None:
         source = with_groups(source, groups, data.sizes or None, estimator.n_features_in_)
-        data = chosen.open(source, groups.divergence(divergence, estimator.n_features_in_))
+        divergence = groups.divergence(divergence, estimator.n_features_in_)
+    if known is not None or groups is not None:
+        data = chosen.open(source, divergence)
         if reset:
             data.survey()
+    data.known = known
     return chosen, data
 
 
@@ -211,6 +230,26 @@ def with_groups(source: Source, groups: Groups, sizes: list[int] | None, p: int)
     codes = groups.in_parts(sizes or source.sizes)
     weights = source.weights or [None] * len(codes)
     return replace(grouped, weights=[delayed((w, own)) for w, own in zip(weights, codes, strict=True)])
+
+
+def leave_out_known(source: Source, known: Known, sizes: list[int]) -> tuple[Known, Source]:
+    """Give known rows the weight 0 in rows in parts. → the known rows with their own weights, and the other source"""
+    if callable(source.blocks):
+        weights: Any = without_known(source.weights, known.free)
+        return known.weighted(source.weights), replace(source, weights=weights)
+    from dask import compute, delayed
+
+    first, given = np.cumsum([0, *sizes]), source.weights or [None] * len(sizes)
+    free = known.free
+    parts = [free[start:stop] for start, stop in itertools.pairwise(first)]
+    own = compute(*(delayed(weights_at)(w, ~part) for w, part in zip(given, parts, strict=True)))
+    left = [delayed(without_known)(w, part) for w, part in zip(given, parts, strict=True)]
+    return replace(known, weights=np.concatenate(own)), replace(source, weights=left)
+
+
+def weights_at(weights: Any, chosen: Array) -> FloatArray:
+    """The weights of some rows of a part, given as an array, a number, or None for ones."""
+    return np.broadcast_to(1.0 if weights is None else weights, len(chosen))[chosen].astype(np.float64)
 
 
 def weights_in_parts(sample_weight: Any, sizes: list[int] | None, parts: int) -> list[Any]:

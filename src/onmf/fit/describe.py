@@ -14,6 +14,7 @@ from scipy.sparse import csr_array
 
 from onmf.backend import Block, CentroidEntries, on_gpu, to_host
 from onmf.data import Part
+from onmf.data.known import Known, labels_of
 from onmf.data.parts import evaluate_part
 from onmf.divergence import Array, Divergence, FloatArray, RowTerms, divide
 from onmf.functions import exp, matrix_product, xlogy
@@ -76,6 +77,7 @@ class Clustering:
     group_counts: FloatArray | None = None  #: (k, groups) sums of the rows of each group in each cluster
     #: (k,) the cluster of each centroid after clusters were edited, -1 for one set aside; None: each has its own.
     clusters: Array | None = None
+    adapt: float | None = None  #: how much free rows counted in clusters with known rows; None if no row was known
 
     def reordered(self, order: Array) -> Clustering:
         """The same clusters in another order: the new cluster k is the old cluster ``order[k]``."""
@@ -151,10 +153,10 @@ MIN_SMOOTHING = 1e-10  # least smoothing under which features that no row of a c
 ROWS_AT_A_TIME = 1 << 18  # whose margins are computed together, which bounds the memory of intermediate results
 
 
-def last_labels(part: Part, norms: FloatArray) -> tuple[Array, FloatArray]:
+def last_labels(part: Part, norms: FloatArray, known: Known | None = None) -> tuple[Array, FloatArray]:
     """Labels of the last step, and scales in the gauge H Hᵀ = I. → 2 × (n,)"""
     to_device = part.block.backend.to_device
-    labels, scales = map(to_device, part.run.collect())
+    labels, scales = map(to_device, (labels_of(part, known), part.run.collect().scales))
     return labels, scales / to_device(norms)[labels]
 
 

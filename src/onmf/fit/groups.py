@@ -28,12 +28,14 @@ from scipy.sparse.csgraph import connected_components
 
 from onmf.backend import Drift, Steps, StepSums, Threads, to_host
 from onmf.data import Data, Part
+from onmf.data.known import Known, labels_of, weights_of
 from onmf.divergence import Array, FloatArray, divide
 from onmf.divergence.groups import GroupedKullbackLeibler
 from onmf.functions import log, matrix_product, xlogy
 from onmf.io.rules import some_names
 
-from .describe import Clustering
+from .describe import MIN_SMOOTHING, Clustering
+from .known import Tilt, constant_of
 
 PRIOR = 1.0  # pseudo-counts of each multiplier, on average over the groups
 LEAST_PRIOR = 1e-12  # of a group without counts, whose multipliers are then 1
@@ -57,7 +59,7 @@ class Grouping:
         if not isinstance(data.divergence, GroupedKullbackLeibler):
             return None
         p = data.divergence.features
-        totals: FloatArray = data.total(sums_by_group, data.shape[1] - p)
+        totals: FloatArray = data.total(sums_by_group, data.shape[1] - p, data.known)
         return cls(data.divergence, np.ascontiguousarray(totals[:, :p]))
 
     @cached_property
@@ -89,8 +91,13 @@ class Fitting:
         self.effects = np.ones_like(grouping.totals) if effects is None else effects  # s
         self.ratios: FloatArray | None = None  # (k, groups) v of centroids of sum 1
 
-    def fit(self, sums: FloatArray, filled: Array, W: FloatArray, rounds: int) -> None:
-        """Fit to the sums by label (k, p + groups) in some rounds, and overwrite the centroids W, of the same shape."""
+    def fit(
+        self, sums: FloatArray, filled: Array, W: FloatArray, rounds: int, tilted: FloatArray | None = None
+    ) -> None:
+        """Fit to the sums by label (k, p + groups) in some rounds, and overwrite the centroids W, of the same shape.
+
+        If sums are ``tilted``, centroids are fitted to these, and multipliers to the sums of all rows.
+        """
         from onmf.kernels import groups as kernel  # numba takes long to import
 
         totals, prior, p, s = self.grouping.totals, self.grouping.prior, self.grouping.divergence.features, self.effects
@@ -99,17 +106,23 @@ class Fitting:
         (k, number), before = m.shape, np.arange(tiles + 1)
         v, lengths = np.empty((tiles, k, number)), np.empty((tiles, number))
         work, last = 4 * k * number * kernel.TILE, np.inf
-        A = m if self.ratios is None else divide(m, self.ratios)
+        S = sums if tilted is None else tilted
+        v_before, s_before = np.ones_like(m) if self.ratios is None else self.ratios, s.copy()
         for done in range(1, rounds + 1):
-            given = W, s, v, lengths, sums, totals, prior, shares, filled, A, np.ascontiguousarray(A.T)
+            A, AT = divide(S[:, p:], v_before), np.ascontiguousarray(divide(m, v_before).T)
+            given = W, s, v, lengths, S, totals, prior, shares, filled, A, AT
             self.threads.over_blocks(partial(kernel.fit_tiles, *given), before, work)
             mean, ratios = lengths.sum(axis=0) / p, v.sum(axis=0)
             size = matrix_product(ratios, shares[:, None])  # as long as Σ_b π_b s_bj = 1
             s /= mean[:, None]
             ratios = divide(ratios / mean, size)
             ratios[size[:, 0] == 0] = 1.0
-            A = divide(m, ratios * size)
-            if done % CHECKED == 0:
+            v_before = ratios * size
+            if done % CHECKED == 0 and tilted is not None:  # no objective falls
+                if np.max(np.abs(s - s_before) / s) <= CONVERGED:
+                    break
+                s_before = s.copy()
+            elif done % CHECKED == 0:
                 value = self.grouping.objective(sums, divide(W[:, :p], size), s, ratios)
                 if last - value <= PRECISION * self.grouping.total:
                     break
@@ -122,13 +135,15 @@ class GroupSteps(Steps):
     """The steps of a run over rows with groups: centroids and multipliers are fitted together."""
 
     def __init__(self, inner: Steps, data: Data, effects: FloatArray | None = None) -> None:
-        self.inner, self.grouping = inner, data.grouping
+        self.inner, self.grouping, self.known = inner, data.grouping, data.known
         self.fitting = Fitting(data.grouping, data.backend.threads)
         if effects is not None:
             w = data.grouping.divergence.normalise(to_host(inner.centroids))[:, : data.grouping.divergence.features]
             self.fitting.effects, self.fitting.ratios = effects.copy(), products(w, effects)
         self._sums: FloatArray | None = None  # of the last step
         self._ended = False  # whether the last fit went to the end
+        tilts = data.guide is not None and data.guide.tilts
+        self._tilt = Tilt(data.guide) if tilts else None
 
     @property
     def centroids(self) -> FloatArray:  # type: ignore[override]
@@ -146,6 +161,9 @@ class GroupSteps(Steps):
         self._ended = False
         self.inner.put(cluster, centroid)
 
+    def vacant(self, step: StepSums) -> Array:
+        return self.inner.vacant(step)
+
     def update(self, step: StepSums, *, more: bool) -> Drift:
         """Fit centroids and multipliers to a step: a round while rows move, and to the end once none does."""
         moved = step.moved
@@ -153,7 +171,8 @@ class GroupSteps(Steps):
             return lambda: 0.0
         self._ended = not moved
         W, self._sums = to_host(self.centroids), np.ascontiguousarray(to_host(step.sums))
-        self.fitting.fit(self._sums, ~step.empty, W, ROUNDS if moved and more else MOST_ROUNDS)
+        tilted = None if self._tilt is None else np.ascontiguousarray(self._tilt(self._sums, step.mass)[0])
+        self.fitting.fit(self._sums, ~step.empty, W, ROUNDS if moved and more else MOST_ROUNDS, tilted)
         if W is not self.centroids:
             for cluster, centroid in enumerate(W):
                 self.inner.put(cluster, centroid)
@@ -168,13 +187,17 @@ class GroupSteps(Steps):
 
     def objective(self, data: Data) -> float:
         """The objective after the last update."""
-        return data.constant + self.grouping.objective(*self._fitted())
+        sums, w, s, v = self._fitted()
+        if self._tilt is not None:
+            w = data.divergence.smooth(to_host(self.centroids), at_least=MIN_SMOOTHING)[:, : w.shape[1]]
+            v = products(w, s)
+        return constant_of(data) + self.grouping.objective(sums, w, s, v)
 
     def fields(self, data: Data, step: StepSums) -> dict[str, Any]:
         """The fields of a clustering in the gauge H Hᵀ = I: the squares of the scales of a cluster sum to 1."""
         sums, w, s, v = self._fitted()
         m = sums[:, w.shape[1] :]
-        squares: FloatArray = data.total(squares_by_group, *m.shape)
+        squares: FloatArray = data.total(squares_by_group, *m.shape, self.known)
         norms = np.sqrt(divide(squares, v * v).sum(axis=1))
         return fields_in_groups(data, w, s, m, norms) | {
             "objective": self.objective(data),
@@ -186,7 +209,7 @@ def fields_in_groups(data: Data, w: FloatArray, s: FloatArray, m: FloatArray, no
     """Fields of a clustering, from centroids of sum 1, multipliers, the counts m_kb, and the norms of the scales."""
     v = products(w, s)
     N = np.where(norms > 0, norms, 1.0)[:, None]
-    labels, scales = data.map_rows(labels_and_scales, v * N)
+    labels, scales = data.map_rows(labels_and_scales, v * N, data.known)
     assert isinstance(data.divergence, GroupedKullbackLeibler)
     return {
         "labels": labels,
@@ -266,11 +289,11 @@ def centroids_for_effects(
     return norms[:, None] * w, masses, scales / norms[labels]
 
 
-def sums_by_group(part: Part, number: int) -> FloatArray:
+def sums_by_group(part: Part, number: int, known: Known | None = None) -> FloatArray:
     """The sums of the rows of a part by group. → (groups, p + groups)"""
     block = part.block
     return block.sum_by_label(
-        groups_of(part, block.backend.to_device), block.backend.to_device(block.host_weights), number
+        groups_of(part, block.backend.to_device), block.backend.to_device(weights_of(part, known)), number
     )
 
 
@@ -279,18 +302,18 @@ def groups_of(part: Part, place: Any = to_host) -> Array:
     return place(part.block.terms["group"]).astype(np.int32)
 
 
-def squares_by_group(part: Part, k: int, number: int) -> FloatArray:
+def squares_by_group(part: Part, k: int, number: int, known: Known | None) -> FloatArray:
     """Σ w |x|² by cluster of the last step and group. → (k, groups)"""
-    labels, sums = (np.asarray(to_host(array)) for array in (part.run.collect().labels, part.block.terms["sum"]))
+    labels, sums = (np.asarray(to_host(array)) for array in (labels_of(part, known), part.block.terms["sum"]))
     places = labels.astype(np.int64) * number + groups_of(part)
-    found = np.bincount(places, weights=part.block.host_weights * sums * sums, minlength=k * number)
+    found = np.bincount(places, weights=weights_of(part, known) * sums * sums, minlength=k * number)
     return found.astype(np.float64).reshape(k, number)
 
 
-def labels_and_scales(part: Part, sizes: FloatArray) -> tuple[Array, FloatArray]:
+def labels_and_scales(part: Part, sizes: FloatArray, known: Known | None) -> tuple[Array, FloatArray]:
     """Labels of the last step, and scales |x| / size, for sizes by cluster and group. → 2 × (n,)"""
     place = part.block.backend.to_device
-    labels = place(part.run.collect().labels)
+    labels = place(labels_of(part, known))
     return labels, part.block.terms["sum"] / place(sizes)[labels, groups_of(part, place)]
 
 

@@ -19,6 +19,7 @@ from onmf.divergence import FloatArray
 
 from .describe import own_loss
 from .groups import GroupSteps, centroids_in_groups
+from .known import GuidedSteps, constant_of, guided_objective
 from .starts import rows_at
 
 
@@ -66,6 +67,7 @@ def alternate(
     """
     first = data.divergence.initial_centroids(centroids)
     steps = data.steps(first if effects is None else centroids_in_groups(data, centroids, effects))
+    steps = steps if data.guide is None else GuidedSteps(steps, data)
     grouped = None if data.grouping is None else GroupSteps(steps, data, effects)
     steps = grouped or steps
     previous: StepSums | None = None
@@ -88,7 +90,7 @@ def alternate(
         if watch is not None and watch(iterations[-1], grouped.shown if grouped else steps.centroids):
             stop_reason = "callback"
             break
-        if more and step.empty.any() and refill(data, steps, step, tried):
+        if more and steps.vacant(step).any() and refill(data, steps, step, tried):
             pass  # there is a new centroid to assign rows to
         elif change < tol and step.moved <= tol * data.shape[0] and (may_drift or step.moved or drift() <= FIXED):
             stop_reason = "converged"
@@ -105,8 +107,10 @@ def objective(data: Data, step: StepSums, centroids: FloatArray, norms: FloatArr
     if data.divergence.curved:
         unit = data.divergence.unit(norms)
         return max(data.constant + float(data.total(own_loss, centroids / unit[:, None])), 0.0)
+    if data.guide is not None and data.guide.tilts:
+        return guided_objective(data, step, centroids)
     # Clusters add up, and a few at a time need no second array of the size of the sums.
-    value, loss, constant, mass = 0.0, float(step.loss.sum()), data.constant, step.on_device("mass")
+    value, loss, constant, mass = 0.0, float(step.loss.sum()), constant_of(data), step.on_device("mass")
     for start in range(0, len(step.sums), 2):
         part = slice(start, start + 2)
         value += data.divergence.objective(step.sums[part], mass[part], loss, constant)
@@ -140,11 +144,11 @@ def refill(data: Data, steps: Steps, step: StepSums, tried: set[int]) -> bool:
     are tried together, because a row of weight 2 counts as two equal rows. If no row has a loss, the cluster takes the
     centroid of the first filled one: it ties with that and gets nothing.
     """
-    empty, W = step.empty, steps.centroids
+    empty, W = steps.vacant(step), steps.centroids
     parts = data.map(worst_rows, to_host(W).copy(), sorted(tried), int(np.count_nonzero(empty)))
     by_cluster: FloatArray = np.sum([totals for totals, _ in parts], axis=0)
     groups = [group for _, found in parts for group in found]
-    filled = np.flatnonzero(~empty)
+    filled = np.flatnonzero(~step.empty)
     changed = False
     for c in map(int, np.flatnonzero(empty)):
         worst = min((group for group in groups if group.cluster == np.argmax(by_cluster)), default=None)

@@ -54,6 +54,12 @@ class Settings:
         Number of runs that vote if ``init="consensus"``.
     parameters : dict
         Parameters to record in the result.
+    adapt : float or None
+        How much free rows count in clusters with known rows; None: the known rows choose.
+    priors : (k, p) array or None
+        Seed features of the clusters, of sum 1, or zeros.
+    seed_share : float
+        Their weight, relative to the rows.
     """
 
     n_clusters: int
@@ -62,6 +68,9 @@ class Settings:
     plan: Plan = field(default_factory=Plan)
     n_consensus: int = 30
     parameters: dict[str, Any] = field(default_factory=dict)
+    adapt: float | None = None
+    priors: FloatArray | None = None
+    seed_share: float = 0.0
 
 
 class Listener:
@@ -215,7 +224,7 @@ def fields_of_step(data: Data, step: StepSums, centroids: FloatArray, whole: Ste
     """Fields of a clustering, from a step and its centroids, which may come from the sums of a ``whole`` stream."""
     whole = whole or step
     unit = data.divergence.unit(whole.norms)
-    labels, scales = data.map_rows(last_labels, unit)
+    labels, scales = data.map_rows(last_labels, unit, data.known)
     return {
         "labels": labels,
         "scales": scales,

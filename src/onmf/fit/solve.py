@@ -23,10 +23,13 @@ from onmf.data import Data, Engine, Part
 from onmf.data.validate import check_centroids
 from onmf.divergence import THETAS, Divergence, FloatArray, NegativeBinomial
 from onmf.functions import exp, from_table, log, log_gamma
+from onmf.io.rules import some_names
 from onmf.warn import warn
 
+from .adapt import guide_of
 from .describe import Clustering, margins_of
 from .groups import Grouping, features_of, without_groups
+from .known import Guide, guided_start
 from .restarts import LazySeeds, Listener, Settings, best_run, cast_votes, check_rows, cluster_votes, prepare_search
 from .search import Search, bisect
 from .starts import Seeds, draw_rows, from_label_sums, from_sums, label_sums, random_partition, snpa_start, tie_parallel
@@ -62,11 +65,13 @@ def fit(data: Data, settings: Settings, listener: Listener | None = None) -> Clu
     listener = listener or Listener()
     check_rows(data.shape[0], settings.n_clusters)
     data.grouping = Grouping.of(data)
+    data.guide = guide_of(data, settings, partial(seeds_of_run, data, settings, Listener()))
     search = prepare_search(data, settings.plan)  # once, also for the runs behind a consensus
     start = partial(seeds_of_run, data, settings, listener, search=search)
     best = best_run(data, start, settings.seeds, settings.plan, listener.watch, search)
-    warn_about(best, settings.plan.max_iter)
-    return without_groups(data, with_margins(data, replace(best, parameters=settings.parameters)))
+    warn_about(best, settings.plan.max_iter, data.guide)
+    adapt = None if data.known is None else data.guide.adapt
+    return without_groups(data, with_margins(data, replace(best, parameters=settings.parameters, adapt=adapt)))
 
 
 def seeds_of_run(
@@ -75,6 +80,8 @@ def seeds_of_run(
     """The seeds of a run, or a function that computes them in the thread of the run."""
     start = get_start(settings.init)
     assert start is not None, "init was checked"
+    if data.guide is not None and isinstance(settings.init, str):
+        start = Start(lambda data, settings, seed, *_: guided_start(data, settings.init, seed))
     seeds = partial(start.seeds, data, settings, int(settings.seeds[run]), listener, search)
     found = seeds() if start.by_runs else None  # such a start reports its own runs to the listener
     listener.begin_run()
@@ -89,10 +96,19 @@ def with_margins(data: Data, clustering: Clustering) -> Clustering:
     return replace(clustering, **dict(zip((*names, "margins"), arrays, strict=True)))
 
 
-def warn_about(clustering: Clustering, max_iter: int) -> None:
-    """Warn about empty clusters and a fit that did not converge."""
-    k = len(clustering.centroids)
-    if clustering.n_filled < k:
+def warn_about(clustering: Clustering, max_iter: int, guide: Guide | None = None) -> None:
+    """Warn about empty clusters, seeds that no row follows, and a fit that did not converge."""
+    k, unfollowed = len(clustering.centroids), np.empty(0, dtype=int)
+    if guide is not None:
+        unfollowed = np.flatnonzero(guide.has_seeds & (to_host(clustering.masses) == 0))
+    if len(unfollowed):
+        several = len(unfollowed) > 1
+        warn(
+            f"No row follows the seeds of the cluster{'s' * several} {some_names(unfollowed.tolist())}: "
+            f"{'they are' if several else 'it is'} empty. Name other features, or leave these seeds out.",
+            UserWarning,
+        )
+    if clustering.n_filled + len(unfollowed) < k:
         why = f"X has fewer distinct directions than n_clusters={k}. Ask for fewer clusters."
         if clustering.stop_reason in ("max_iter", "callback"):
             why = "the fit was stopped before they could be filled."

@@ -173,13 +173,16 @@ class Draws:
     seeds: int = 0
 
 
-def draw_rows(data: Data, k: int, rng: np.random.Generator, by_loss: bool) -> Seeds:
+def draw_rows(data: Data, k: int, rng: np.random.Generator, by_loss: bool, given: FloatArray | None = None) -> Seeds:
     """Draw rows of different directions with equal probability, or as in k-means++, by their loss under those so far.
 
-    The losses are computed with smoothed seeds, so they are finite even for rows with words that no seed has.
+    The losses are computed with smoothed seeds, so they are finite even for rows with words that no seed has. The first
+    seeds may be ``given``.
     """
     draw = uuid4().hex
     room, chosen = np.empty((k, data.shape[1])), list[int]()
+    if given is not None:
+        room[: len(given)], chosen = given, [-1] * len(given)
     while len(chosen) < k:
         interrupt.check()
         seeds = room[: len(chosen)]
@@ -192,6 +195,9 @@ def draw_rows(data: Data, k: int, rng: np.random.Generator, by_loss: bool) -> Se
         part, target = _where(chances, rng.random() * total)
         row, room[len(chosen)] = data.map_part(part, row_at, draw, seeds, chosen, by_loss, hopeless, target)
         chosen.append(row)
+    if given is not None:  # seeds that are missing are empty clusters, which the loop fills
+        room[len(chosen) :] = room[0]
+        return Seeds(room)
     return seeds_from_rows(data, chosen, k, room[: len(chosen)])
 
 

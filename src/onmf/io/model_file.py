@@ -77,6 +77,8 @@ PARAMETERS: dict[str, rules.Rule] = {
     "n_threads": rules.either(rules.NULL, rules.integer(1, 1024)),
     "random_state": rules.either(rules.NULL, rules.integer(0, 2**32 - 1)),
     "forgetting": rules.number(0, 1),
+    "adapt": rules.either(rules.one_of("auto"), rules.number(0, 1)),
+    "seed_share": rules.number(0),
     "sparse_output": rules.FLAG,
     "verbose": rules.either(rules.integer(), rules.FLAG),
 }
@@ -125,6 +127,7 @@ def write_model(path: str | os.PathLike[str], saved: SavedModel) -> None:
             "agreement": None if agreement is None else agreement.overall,
             "engine": saved.engine,
             **({} if clustering.groups is None else {"groups": clustering.groups.tolist()}),
+            **({} if clustering.adapt is None else {"adapt": clustering.adapt}),
         },
         "provenance": saved.provenance,
     }
@@ -328,6 +331,7 @@ def _model(metadata: dict[str, Any], arrays: dict[str, Array], parts: dict[str, 
             "agreement": rules.either(rules.NULL, rules.number()),
             "engine": rules.STRING,
             "groups": rules.optional(rules.of_type(list, "a list")),
+            "adapt": rules.optional(rules.number(0, 1)),
         },
         fitted,
     )
@@ -353,6 +357,7 @@ def _model(metadata: dict[str, Any], arrays: dict[str, Array], parts: dict[str, 
         history=_named(arrays, "history."),
         parameters=parameters,
         groups=group_names,
+        adapt=fitted.get("adapt"),
         agreement=None if fitted["agreement"] is None else Agreement(float(fitted["agreement"]), arrays["agreement"]),
     )
     extra = {"kind": metadata["kind"], **extra}
