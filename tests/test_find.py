@@ -1,5 +1,6 @@
 """Finding clusters and rows by words, genes, features and bands."""
 
+import json
 import re
 from dataclasses import replace
 
@@ -8,6 +9,7 @@ import pytest
 from sklearn.feature_extraction.text import CountVectorizer
 
 import onmf
+from conftest import command
 from onmf.cells import Cells
 from onmf.cells import cluster as cluster_cells
 from onmf.datasets import make_counts, make_scene
@@ -195,3 +197,102 @@ def test_negative_features_are_refused():
     model.extra_ = {"kind": "table", "features": ["a", "b", "c"]}
     with pytest.raises(ValueError, match="Features with negative values cannot be searched for"):
         find_clusters(get_kind("table"), model, ["x", "y"], "a", 3)
+
+
+class TestCommand:
+    @pytest.fixture
+    def folder(self, tmp_path):
+        (tmp_path / "texts.txt").write_text("\n".join(TEXTS))
+        ran = command("documents", tmp_path / "texts.txt", "-k", 3, "--quick", "--no-report", "--out", tmp_path / "out")
+        assert ran.returncode == 0, ran.stderr
+        return tmp_path / "out"
+
+    def test_clusters_and_documents(self, folder, drinks):
+        ran = command("find", folder, "shortest zebra", "--top", 2)
+        assert (ran.returncode, ran.stderr) == (0, "")
+        lines = ran.stdout.splitlines()
+        assert lines[0] == "No word 'zebra' is known."
+        assert lines[1].split() == ["cluster", "documents", "times", "as", "frequent", "name"]
+        assert lines[2].split()[1] == "3"
+        assert "graph" in lines[2]
+        assert lines[4].split() == ["document", "cluster"]
+        assert [line.split()[0] for line in lines[5:]] == ["10", "8"]
+        assert lines[5].split()[1] == f"{named(drinks, 'graph') + 1}:"
+
+    def test_json(self, folder, drinks):
+        found = json.loads(command("find", folder, "shor milk", "--json").stdout)
+        hits = drinks.find("shor milk")
+        assert found["words"] == hits.words == {"shor": ["shortest"], "milk": ["milk"]}
+        assert [row["id"] for row in found["rows"]] == [hit.name for hit in hits.rows]
+        assert [row["cluster"] for row in found["rows"]] == [hit.cluster + 1 for hit in hits.rows]
+        sizes = {cluster["cluster"]: cluster["size"] for cluster in found["clusters"]}
+        assert sizes == {hit.cluster + 1: drinks.sizes[hit.cluster] for hit in hits.clusters}
+        assert (found["unknown"], found["notes"]) == ({}, [])
+
+    def test_a_source_that_is_gone_or_changed(self, folder, tmp_path):
+        moved = (tmp_path / "texts.txt").rename(tmp_path / "moved.txt")
+        ran = command("find", folder, "green")
+        assert ran.returncode == 0
+        assert "Only clusters are found." in ran.stderr
+        assert "is not there any more: name it with --source PATH" in ran.stderr
+        assert len(ran.stdout.splitlines()) == 3
+        assert len(command("find", folder, "green", "--source", moved).stdout.splitlines()) == 8
+        moved.write_text(moved.read_text() + "\nmore tea")
+        ran = command("find", folder, "green", "--source", moved)
+        assert ran.returncode == 2
+        assert "its checksum differs" in ran.stderr
+        ran = command("find", folder, "green", "--quiet")
+        assert (ran.returncode, ran.stderr) == (0, "")
+
+    def test_after_edits_and_new_names(self, folder, tmp_path):
+        names = onmf.load(folder / "model.onmf").extra_["names"]
+        tea, cow = (next(k for k, name in enumerate(names, 1) if word in name) for word in ("tea", "cow"))
+        ran = command("edit", folder, "--merge", f"{tea}+{cow}", "--out", tmp_path / "new", "--quiet")
+        assert ran.returncode == 0, ran.stderr
+        assert command("rename", tmp_path / "new" / "model.onmf", min(tea, cow), "drinks", "-q").returncode == 0
+        found = json.loads(command("find", tmp_path / "new", "drinks milk", "--json").stdout)
+        assert [(each["cluster"], each["name"], each["size"]) for each in found["clusters"]] == [
+            (min(tea, cow), "drinks", 7)
+        ]
+        assert {row["cluster"] for row in found["rows"]} == {min(tea, cow)}
+
+    def test_without_a_command_or_with_shards(self, drinks, tmp_path):
+        drinks.save(tmp_path / "saved", report=False)
+        ran = command("find", tmp_path / "saved", "green")
+        assert ran.returncode == 0
+        assert "Only clusters are found." in ran.stderr
+        assert "does not say how to cluster again" in ran.stderr
+        (tmp_path / "texts.txt").write_text("\n".join(TEXTS))
+        given = ("-k", 3, "--quick", "--no-report", "--shards", tmp_path / "counts", "--out", tmp_path / "out")
+        assert command("documents", tmp_path / "texts.txt", *given).returncode == 0
+        ran = command("find", tmp_path / "out", "green")
+        assert "The counts of a corpus in shards are not read again." in ran.stderr
+        assert len(ran.stdout.splitlines()) == 3
+
+    def test_a_table_in_parquet(self, tmp_path):
+        made = make_counts(60, 30, 3, length=80, random_state=0)
+        rows = [["id", *(f"f{j}" for j in range(30))], *([f"r{i}", *row] for i, row in enumerate(made.X.toarray()))]
+        (tmp_path / "a.csv").write_text("\n".join(",".join(map(str, row)) for row in rows))
+        given = ("-k", 3, "--no-report", "--format", "parquet", "--out", tmp_path / "out")
+        assert command("table", tmp_path / "a.csv", *given).returncode == 0
+        found = json.loads(command("find", tmp_path / "out", "F7", "--json").stdout)
+        assert found["words"] == {"F7": ["f7"]}
+        assert {row["cluster"] for row in found["rows"]} <= {1, 2, 3}
+        assert len(found["rows"]) == 10
+
+    def test_an_image(self, materials, tmp_path):
+        np.save(tmp_path / "scene.npy", materials.cube.data)
+        assert (
+            command("image", tmp_path / "scene.npy", "-k", 3, "--no-report", "--out", tmp_path / "out").returncode == 0
+        )
+        ran = command("find", tmp_path / "out", "band 3")
+        assert "materials" not in ran.stdout
+        assert "Pixels are not searched: the map shows where each material is." in ran.stderr
+        ran = command("find", tmp_path / "out", "grass")
+        assert ran.returncode == 2
+        assert "is no band of an image" in ran.stderr
+
+    def test_what_is_no_folder_of_a_run(self, tmp_path):
+        ran = command("find", tmp_path, "tea")
+        assert ran.returncode == 2
+        assert "has no summary.json" in ran.stderr

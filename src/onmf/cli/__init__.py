@@ -2,7 +2,7 @@
 
 from onmf.kinds import KINDS, get_kind
 
-from . import command, edit, models, reproduce
+from . import command, edit, find, models, reproduce
 from .common import app, main
 
 for name in KINDS:
@@ -10,4 +10,4 @@ for name in KINDS:
         command.add_command(get_kind(name))
 models.add_predict()
 
-__all__ = ["app", "command", "edit", "main", "models", "reproduce"]
+__all__ = ["app", "command", "edit", "find", "main", "models", "reproduce"]

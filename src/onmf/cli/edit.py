@@ -158,12 +158,7 @@ class Recorded:
         self.original, self.earlier = self.run, list[Edit]()
         if (folder / EDITS).exists():
             self.original, self.earlier = read_edits(folder / EDITS, self.kind.name)
-        if self.summary["command"] is None:
-            fail(
-                f"{folder} does not say how to cluster again: it was written from Python, by another command, or with "
-                "--no-text. Edit the result in Python, and save it."
-            )
-        self.command: dict[str, Any] = self.summary["command"]
+        self.command: dict[str, Any] = self.summary["command"] or {}
         self.names = names_of_model(onmf.load(folder / "model.onmf"))
 
     def renamed(self) -> list[Edit]:
@@ -185,15 +180,22 @@ class Recorded:
 
     def source(self, given: list[str] | None) -> tuple[list[str], Path]:
         """The paths of the source, which must not have changed, and the folder from which they are meant."""
+        require(
+            self.command,
+            f"{self.folder} does not say how to cluster again: it was written from Python, by another command, or with "
+            "--no-text. Use the result in Python.",
+        )
         work = (self.folder.absolute() / self.command["folder"]).resolve()
         named = self.command["paths"] if given is None else [os.path.abspath(path) for path in given]
         work = work if work.is_dir() else Path.cwd()
         with chdir(work):
             missing = [path for path in named if not os.path.exists(path)]
             if missing:
-                fail(f"{missing[0]}, which was clustered, is not there any more: name it with --source PATH.")
+                raise ValueError(
+                    f"{missing[0]}, which was clustered, is not there any more: name it with --source PATH."
+                )
             if self.command["checksum"] not in (None, checksum_of(named)):
-                fail(
+                raise ValueError(
                     f"{', '.join(named)} changed since the run of {self.folder} read it: its checksum differs. Name "
                     "what was clustered then with --source PATH, or cluster again."
                 )
