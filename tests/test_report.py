@@ -396,7 +396,7 @@ def test_the_page_refers_to_no_other_resource(report):
     head, _, rest = report.partition('<script type="application/json"')
     assert not re.findall(r"(?:src|href)=\"(?!#|data:)", head)
     assert "default-src 'none'" in unescape(head)
-    assert rest.count("<script>") == 1 + len(SCRIPTS)
+    assert rest.count("<script>") == 3 + len(SCRIPTS)
 
 
 def test_notes_and_comparison_appear_only_if_known(evil, report):
@@ -468,10 +468,10 @@ def test_how_many_clusters_there_are(visit, report):
     ]
     assert page.get_attribute("#level", "list") == "levels"
     page.locator("#level").fill("2")
-    page.wait_for_function("onmf.rows.merged.left === 2")
+    page.wait_for_function("() => onmf.rows.merged.left === 2")
     assert page.inner_text("#level-text").startswith("2 of 6 clusters, the coarse level; ")
     page.locator("#level").fill("3")
-    page.wait_for_function("onmf.rows.merged.left === 3")
+    page.wait_for_function("() => onmf.rows.merged.left === 3")
     assert page.inner_text("#level-text").startswith("3 of 6 clusters; ")
     page.set_viewport_size({"width": 390, "height": 800})
     assert page.evaluate("document.documentElement.scrollWidth") <= 390

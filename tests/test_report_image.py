@@ -128,6 +128,7 @@ class TestPixel:
             assert page.inner_text("#pixel") == f"Line {line}, sample {sample} ({x:.1f}, {y:.1f}): {result.names[k]}"
             truth = result.truth.labels[line, sample]
             assert facts(page) == {
+                "Surprise": f"{result.surprise[line, sample]:#.2g}".rstrip("."),
                 "Margin": f"{result.margins[line, sample]:.4f}",
                 "Brightness": f"{scale:.2f}",
                 "Residual": f"{result.residuals[line, sample]:.4f}",

@@ -12,6 +12,7 @@ from onmf.backend import to_host
 from onmf.divergence import Array, FloatArray, divide
 from onmf.door import Progress
 from onmf.report.page import (
+    DOUBTFUL,
     base64_array,
     class_codes,
     clusters_page,
@@ -19,7 +20,6 @@ from onmf.report.page import (
     code_shares,
     coloured,
     group_codes,
-    heat,
     packed,
 )
 
@@ -29,7 +29,6 @@ from .kind import CellClusters
 from .matrix import columns_of
 
 MOST_CELLS = 100_000  # cells in a page; of more, a random choice is shown
-DOUBTFUL = 0.5  # a cell with a lower confidence counts as lying between two clusters
 MARKERS = 8  # marker genes of each cluster in the table
 DOT_GENES = 120  # genes in the dot plot, about; each cluster has at least one and at most five
 MOST_GROUPS = 60  # classes, and clusters with doubtful cells, in a table; the largest ones are shown
@@ -76,14 +75,11 @@ def cells_page(
     places = None if drawn == "none" else clustering.embedding
     report("Writing the report", None)
     name, named = clustering.table.name, coloured(clustering.names, clustering.palette)
-    for cluster, number in zip(named, clustering.shown_numbers, strict=True):
-        cluster["number"] = number
     cells = _cells(clustering, places)
     columns, counts, levels = read_genes(clustering, cells)
     known = Counter(filter(None, clustering.table.classes or []))
     classes = sorted(label for label, _ in known.most_common(MOST_GROUPS))
     data = {
-        "clusters": named,
         "classes": coloured(classes),
         "groups": coloured(clustering.groups),
         "cells": _columns(clustering, cells, classes, places),
@@ -94,16 +90,16 @@ def cells_page(
             "per_cell": UNIT,
         },
         "dots": dot_plot(clustering),
-        "doubtful": DOUBTFUL,
     }
     return clusters_page(
         clustering,
         "cells.html",
         title=title or (f"Cells of {name}" if name else "Clusters of cells"),
-        script=("explore.js", "point_map.js", "cells.js", "cells_map.js", "cells_lists.js"),
+        script=("point_map.js", "cells.js", "cells_map.js", "heat.js", "odd.js", "find.js", "cells_lists.js"),
         data=data,
         facts=_facts(clustering),
         clusters=[row | each for row, each in zip(_table(clustering), named, strict=True)],
+        find_by="genes, or names of cells",
         pairs=_pairs(clustering),
         classes=classes,
         comparison=_comparison(clustering),
@@ -115,7 +111,6 @@ def cells_page(
         map_method=clustering.map_method or "a method that was not recorded",
         view=clustering.view,
         searched=clustering.model.group_effects_ is None and (divergence.warm_start or divergence).moves is not None,
-        doubtful=DOUBTFUL,
     )
 
 
@@ -150,6 +145,7 @@ def _columns(clustering: CellClusters, cells: Array, classes: list[str], places:
         "cluster": base64_array(clustering.labels[cells], "<i2"),
         "runner_up": base64_array(clustering.runners_up[cells], "<i2"),
         "confidence": code_shares(clustering.confidence[cells]),
+        "surprise": base64_array(clustering.surprise[cells], "<f4"),
         "depth": base64_array(clustering.depths[cells], "<f4"),
         "class": class_codes(clustering, cells, classes, "<i4"),
         "group": group_codes(clustering, cells),
@@ -204,7 +200,8 @@ def _pairs(clustering: CellClusters) -> dict[str, Any]:
     np.add.at(counts, (clustering.labels[rows], clustering.runners_up[rows]), 1)
     used, others = _largest(counts.sum(axis=1)), _largest(counts.sum(axis=0))
     shown = counts[np.ix_(used, others)]
-    return heat(shown, shown / np.maximum(clustering.sizes[used, None], 1)) | {
+    return {
+        "counts": shown.tolist(),
         "rows": used.tolist(),
         "columns": others.tolist(),
         "left_out": int(counts.sum() - shown.sum()),
@@ -220,7 +217,6 @@ def _comparison(clustering: CellClusters) -> dict[str, Any] | None:
     rows = _largest(found.table.sum(axis=1))
     table = found.table[rows]
     order = np.argsort(table.argmax(axis=0), kind="stable") if len(rows) else np.arange(table.shape[1])
-    shares = divide(table.astype(np.float64), table.sum(axis=1, keepdims=True).astype(np.float64))
     scores = [
         ("Adjusted Rand index", found.ari, "1: the same groups; 0: no more in common than by chance."),
         ("NMI", found.nmi, "Normalized mutual information, from 0 to 1."),
@@ -229,7 +225,8 @@ def _comparison(clustering: CellClusters) -> dict[str, Any] | None:
         ("Purity", found.purity, "Share of the cells that are of the main class of their cluster."),
         ("Accuracy", found.accuracy, "Share of the cells in the cluster matched with their class."),
     ]
-    return heat(table[:, order], shares[:, order]) | {
+    return {
+        "counts": table[:, order].tolist(),
         "scores": [score for score in scores if score[1] is not None],
         "classes": [found.classes[i] for i in rows],
         "n_classes": len(found.classes),

@@ -65,6 +65,8 @@ class OverTime:
         ``2020s``.
     counts : (numbers, bins) array of int
         Number of rows.
+    bins : (n,) array of int
+        The bin of each row, -1 for rows that take no part.
     later : str or None
         The first day of the later half of the rows; None if all have the same date.
     changes : list of Change
@@ -74,6 +76,7 @@ class OverTime:
     unit: str
     names: list[str]
     counts: Array
+    bins: Array
     later: str | None
     changes: list[Change]
 
@@ -90,11 +93,12 @@ def clusters_over_time(clusters: Clusters) -> OverTime | None:
     unit, at, names = _bins(dates[known])
     counts = np.zeros((clusters.n_numbers, len(names)), dtype=np.int64)
     np.add.at(counts, (labels[known], at), 1)
-    later = _turn(dates[known])
+    later, bins = _turn(dates[known]), np.full(len(labels), -1)
+    bins[known] = at
     if later is None:
-        return OverTime(unit, names, counts, None, [])
+        return OverTime(unit, names, counts, bins, None, [])
     halves = np.where(known, dates >= later, -1).astype(np.int64)
-    return OverTime(unit, names, counts, str(later), list(_changes(clusters, halves)))
+    return OverTime(unit, names, counts, bins, str(later), list(_changes(clusters, halves)))
 
 
 def _bins(dates: Array) -> tuple[str, Array, list[str]]:

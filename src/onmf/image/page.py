@@ -18,7 +18,7 @@ from onmf.divergence import Array, divide
 from onmf.door import Progress
 from onmf.io.rules import require
 from onmf.plot import DISTINCT, parts_of
-from onmf.report.page import base64_array, clusters_page, coloured, packed
+from onmf.report.page import base64_array, clusters_page, coloured, meanings, packed
 
 from .figures import SIDE, UNCHANGED_COLOUR, Composite, axis, composite, thinned
 from .kind import ImageClusters
@@ -53,13 +53,11 @@ def image_page(
         found,
         "image.html",
         title=title or f"Materials of {cube.name}",
-        script=("lines.js", "image.js", "image_map.js"),
+        script=("lines.js", "image_edit.js", "image.js", "image_map.js", "odd.js", "find.js"),
         data={
             "image": {
                 "lines": lines,
                 "samples": samples,
-                "names": found.names,
-                "colours": palette,
                 "at": x[cube.good_bands],
                 "axis": label,
                 "gaps": np.flatnonzero(np.diff(np.flatnonzero(cube.good_bands)) > 1) + 1,
@@ -79,6 +77,7 @@ def image_page(
             ("Iterations", f"{model.n_iter_:,}"),
             *([] if found.comparison is None else found.comparison.facts()),
         ],
+        find_by="names, wavelengths, or a pixel as line,sample",
         cards=cards,
         matched=any(card["angle"] is not None for card in cards),
         maps=_maps(found, palette, picture),
@@ -113,26 +112,27 @@ def _scenes_page(found: ImageClusters, title: str | None) -> str:
             colours = [UNCHANGED_COLOUR, *(palette[after] for _, after in change.pairs)]
             text = f"changed since {change.before}, in the colour of the new cluster; the others are grey"
             maps.append(_map("change", "Change", text, _indexed(change.map[::step, ::step].astype(int) - 1, colours)))
-        shown.append(light | {"lines": lines, "samples": samples, "maps": maps})
+        drawn = scene.labels[::step, ::step]
+        drawn_labels = {"lines": len(drawn), "samples": drawn.shape[1], "labels": packed(drawn.astype("<i2").tobytes())}
+        shown.append(light | {"lines": lines, "samples": samples, "maps": maps, "labels": drawn_labels})
     counts = np.stack([scene.sizes for scene in scenes], axis=1)
     shares = divide(counts.astype(np.float64), np.broadcast_to(counts.sum(axis=0), counts.shape))
-    both = zip(found.shown_numbers, names, palette, found.sizes.tolist(), counts.tolist(), shares.tolist(), strict=True)
+    both = zip(names, palette, found.sizes.tolist(), counts.tolist(), shares.tolist(), strict=True)
     return clusters_page(
         found,
         "image_scenes.html",
         title=title or f"Materials of {found.cube.name}",
-        script=("lines.js", "image_scenes.js"),
+        script=("lines.js", "image_edit.js", "image_scenes.js"),
         data={
             "at": x[bands],
             "axis": label,
             "gaps": np.flatnonzero(np.diff(np.flatnonzero(bands)) > 1) + 1,
-            "names": names,
-            "colours": palette,
             "spectra": _rounded(found.spectra),
             "scenes": [
                 light | {"spectra": _rounded(scene.spectra), "factors": _rounded([effects[light["name"]]])[0]}
                 for light, scene in zip(lights, scenes, strict=True)
             ],
+            "maps": [scene["labels"] for scene in shown],
         },
         facts=[
             ("Scenes", str(len(scenes))),
@@ -143,10 +143,9 @@ def _scenes_page(found: ImageClusters, title: str | None) -> str:
         ],
         clusters=list(zip(names, palette, strict=True)),
         scenes=shown,
-        rows=[
-            {"number": number, "name": name, "colour": colour, "size": size}
-            | {"scenes": list(zip(own, share, strict=True))}
-            for number, name, colour, size, own, share in both
+        composition=[
+            {"name": name, "colour": colour, "size": size, "scenes": list(zip(own, share, strict=True))}
+            for name, colour, size, own, share in both
         ],
         changes=[
             {
@@ -191,7 +190,6 @@ def _cards(found: ImageClusters, palette: list[str]) -> list[dict[str, Any]]:
 
     return [
         {
-            "number": number,
             "name": found.names[k],
             "colour": palette[k],
             "size": int(sizes[k]),
@@ -201,7 +199,7 @@ def _cards(found: ImageClusters, palette: list[str]) -> list[dict[str, Any]]:
             "margin": mean(found.margins, k),
             "confidence": None if confidence is None else mean(confidence, k),
         }
-        for k, number in enumerate(found.shown_numbers)
+        for k in range(found.n_clusters)
     ]
 
 
@@ -222,6 +220,7 @@ def _pixels(found: ImageClusters) -> dict[str, Any]:
         "residuals": (found.residuals, "<f4"),
         "margins": (found.margins, "<f4"),
         "confidence": (_known_confidence(found), "<f4"),
+        "surprise": (found.surprise if np.isfinite(found.surprise).any() else None, "<f4"),
         "truth": (None if found.truth is None else found.truth.labels, "<i4"),
     }
     return {
@@ -247,7 +246,7 @@ def _maps(found: ImageClusters, palette: list[str], composite: Composite) -> lis
         _map("composite", "Image", composite.title, _photograph(composite.picture, labels >= 0)),
     ]
     if confidence is not None:
-        text = "probability that a new fit would leave the pixel in its cluster"
+        text = meanings(found.kind)["confidence"].partition(": ")[2].rstrip(".")
         low = min(np.floor(10 * np.nanpercentile(confidence, 2)) / 10, 0.9)  # few pixels are at 0
         maps.append(_numbers("Confidence", text, confidence[::step, ::step], (float(low), 1.0)))
     maps += [

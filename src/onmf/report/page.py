@@ -21,9 +21,10 @@ import numpy as np
 
 from onmf._version import __version__
 from onmf.divergence import Array, FloatArray, divide
-from onmf.door import Clusters
+from onmf.door import Clusters, Kind
 from onmf.door.groups import group_contributions
 from onmf.estimator import start_of
+from onmf.fit.describe import distinctiveness
 from onmf.naming import so_many
 from onmf.plot import distinct_colours
 from onmf.select import Selection
@@ -35,6 +36,8 @@ MOST_TOLD = 12  # those whose features are listed: the ones that differ most
 TELLING, FEATURES = 100, 8  # features of a group that are looked at, and those of each side that are shown
 LEFT, RIGHT, ABOVE, BELOW = 66, 14, 10, 24  # Margins of a chart, for its numbers
 LEAST_PART = 0.01  # of a cluster, that is listed among the finer clusters that it splits into
+DOUBTFUL = 0.5  # a row with a lower confidence counts as doubtful
+FOUND, FOUND_IN_ALL = 300, 40_000  # features of a cluster by which it is found in the page, and those of all together
 
 
 def render_page(
@@ -95,9 +98,15 @@ def render_page(
     )
 
 
-def clusters_page(found: Clusters, template: str, **parts: Any) -> str:
+def clusters_page(
+    found: Clusters, template: str, *, script: tuple[str, ...], data: dict[str, Any], **parts: Any
+) -> str:
     """Render the page of a result, as :func:`render_page` does, with what all results have."""
-    model = found.model
+    model, kind = found.model, found.kind
+    nouns = {"row": kind.row, "rows": kind.rows_of(2), "feature": kind.feature, "features": f"{kind.feature}s"}
+    sure, means = "margin" if found.calibration is None else "confidence", meanings(kind)
+    parts_of_all = {"edit": edit_parts(found), "find": find_parts(found), "doubtful": DOUBTFUL}
+    words: dict[str, Any] = {"nouns": nouns, "sure": sure, "means": means}
     start = start_of(model, model.group_effects_ is not None)
     start = start if isinstance(start, str) else "given centroids"
     run = f"start {start}{', then local search' if model.refine else ''}"
@@ -106,10 +115,56 @@ def clusters_page(found: Clusters, template: str, **parts: Any) -> str:
         template,
         subtitle=f"{so_many(found.n_clusters, 'cluster')}, {divergence}, {found.how or run}",
         notes=found.notes,
+        script=("explore.js", "edit.js", *script),
+        data=parts_of_all | words | data,
+        rows=nouns["rows"],
+        numbers=found.shown_numbers,
+        unusual=bool(np.isfinite(found.surprise).any()),
         selection=selection_parts(found),
         groups=groups_parts(found),
+        **words,
         **parts,
     )
+
+
+def meanings(kind: Kind) -> dict[str, str]:
+    """What the numbers of a row mean, in a sentence each."""
+    row, rows = kind.row, kind.rows_of(2)
+    return {
+        "confidence": f"Confidence: how often independent fits put the {row} with the rest of its cluster; it is not "
+        "the chance of being right.",
+        "margin": f"Margin: how much worse the best other cluster, the runner-up, is, per {kind.feature}; near 0, the "
+        f"{row} lies between the two.",
+        "surprise": f"Surprise: the share of {rows} of its cluster and size that are at least as unusual; near 0, the "
+        f"{row} fits nowhere well.",
+    }
+
+
+def edit_parts(found: Clusters) -> dict[str, Any]:
+    """What the page needs for edits: the clusters as people know them, and which result they belong to."""
+    colours = found.colours() or found.palette
+    columns = zip(found.shown_numbers, found.names, found.sizes.tolist(), colours, strict=True)
+    fields = ("number", "name", "size", "colour")
+    clusters = [dict(zip(fields, column, strict=True)) for column in columns]
+    return {"run": found.run_id, "kind": found.kind.name, "clusters": clusters}
+
+
+def find_parts(found: Clusters) -> dict[str, Any]:
+    """The most distinctive features of each cluster, and how many times as frequent as in all rows they are."""
+    _, centroids, masses = found.model.clustering_.by_cluster()
+    C = np.maximum(centroids, 0.0)  # features with negative values have no shares, and are not found
+    shares, whole = divide(C, C.sum(axis=1, keepdims=True)), masses @ C
+    times = divide(shares, np.broadcast_to(divide(whole, whole.sum()), shares.shape))
+    n = min(FOUND, FOUND_IN_ALL // max(len(C), 1))
+    places = np.argsort(-distinctiveness(C, masses), axis=1, kind="stable")[:, :n]
+    kept = np.take_along_axis(times, places, axis=1) > 1
+    used, place = np.unique(places[kept], return_inverse=True)
+    return {
+        "features": pack_texts(str(found.features[j]) for j in used),
+        "starts": base64_array(np.cumsum([0, *kept.sum(axis=1)]), "<u4"),
+        "places": base64_array(place, "<u4"),
+        "times": base64_array(np.take_along_axis(times, places, axis=1)[kept], "<f4"),
+    }
 
 
 def embed(data: Any) -> str:
@@ -174,14 +229,6 @@ def coloured(names: list[str], colours: list[str] | None = None) -> list[dict[st
     return [{"name": name, "colour": colour} for name, colour in zip(names, chosen, strict=True)]
 
 
-def heat(counts: Array, shares: FloatArray) -> dict[str, Any]:
-    """Return tables of counts, their shares and their shades. The largest share has the darkest shade."""
-    shades = shares / (shares.max(initial=0.0) or 1.0)
-    looks = np.where(counts == 0, "none", np.where(shades > 0.55, "dark", ""))
-    fields = {"counts": counts, "shares": shares, "shades": shades.round(3), "looks": looks}
-    return {name: array.tolist() for name, array in fields.items()}
-
-
 def group_codes(found: Clusters, rows: Array) -> str | None:
     """Return the group of each of the rows, by its number; None if there are none."""
     return base64_array(found.group_codes[rows], "<i4") if found.composition.any() else None
@@ -200,7 +247,6 @@ def groups_parts(found: Clusters) -> dict[str, Any] | None:
     factors = [
         [(feature, f"{factor:.2g}", factor > 1) for feature, factor in tops[found.groups[b]].items()] for b in told
     ]
-    shares = divide(counts.astype(np.float64), np.broadcast_to(sizes, counts.shape))
     numbered = zip(found.shown_numbers, found.names, strict=True)
     more, less = (
         [
@@ -209,8 +255,8 @@ def groups_parts(found: Clusters) -> dict[str, Any] | None:
         ]
         for above in (True, False)
     )
-    return heat(counts[:, shown].T, shares[:, shown].T) | {
-        "rows": found.kind.rows_of(2),
+    return {
+        "counts": counts[:, shown].T.tolist(),
         "feature": found.kind.feature,
         "clusters": [f"{number}: {name}" for number, name in numbered],
         "shown": [found.groups[b] for b in shown],

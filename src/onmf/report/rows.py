@@ -26,8 +26,8 @@ from .page import base64_array, class_codes, clusters_page, code_places, coloure
 MOST_ROWS = 50_000  # Documents in a page; of more, a random choice is shown
 ALL_TEXTS = 10_000_000  # Characters of all excerpts together; with very many documents each is shorter
 CHANGED = 8  # Features that rose, and features that fell, in all rows and in each cluster
-SCRIPTS = ("explore.js", "point_map.js", "rows.js", "rows_map.js", "rows_tree.js", "rows_lists.js",
-           "rows_tables.js", "rows_table.js")  # fmt: skip
+SCRIPTS = ("point_map.js", "rows.js", "rows_map.js", "rows_tree.js", "rows_lists.js", "rows_tables.js",
+           "heat.js", "odd.js", "find.js", "rows_table.js")  # fmt: skip
 FEATURES = 10  # Features of each cluster
 NUMBERED = 4  # Clusters in the number of a merged cluster, such as 3+7+12
 DECIDING = 8  # Features of each row that are shown
@@ -65,18 +65,11 @@ def rows_page(
     columns, words, map_method = _columns(
         found, rows, classes, found.map_to_draw(map), progress or (lambda name, share: None)
     )
-    nouns = {
-        "row": kind.row,
-        "rows": f"{kind.row}s",
-        "feature": kind.feature,
-        "features": f"{kind.feature}s",
-        "texts": texts_of(found) is not None,
-    }
+    texts = texts_of(found) is not None
     data: dict[str, Any] = tree_of_clusters(found) | {
-        "nouns": nouns,
+        "texts": texts,
         "documents": columns,
         "words": words,
-        "sure": "margin" if found.calibration is None else "confidence",
         "classes": coloured(classes),
         "groups": coloured(found.groups),
         "class_counts": comparison.table.T if comparison else None,
@@ -85,13 +78,13 @@ def rows_page(
     return clusters_page(
         found,
         "rows.html",
-        title=title or f"Clusters of {found.table.name or nouns['rows']}",
+        title=title or f"Clusters of {found.table.name or kind.rows_of(2)}",
         script=SCRIPTS,
         data=data,
-        nouns=nouns,
+        texts=texts,
+        find_by=f"names{', words' if texts else ''} or {kind.feature}s",
         facts=_facts(found),
         comparison=comparison,
-        sure=data["sure"],
         periods=data["periods"],
         later=None if over is None else over.later,
         changes=_changes(found),
@@ -115,11 +108,14 @@ def _columns(
         "ids": pack_texts(str(table.rows[i]) for i in rows),
         "texts": pack_texts("" if texts is None else texts[i][:length] for i in rows),
         "cluster": base64_array(labels, "<i2"),
+        "runner_up": base64_array(found.runners_up[rows], "<i2"),
         "sure": base64_array((found.margins if found.calibration is None else found.confidence)[rows], "<f4"),
+        "surprise": base64_array(found.surprise[rows], "<f4"),
         "length": base64_array(lengths[rows], "<f4"),
         "class": class_codes(found, rows, classes, "<i2"),
         "group": group_codes(found, rows),
         "date": None,
+        "period": None if found.over_time is None else base64_array(found.over_time.bins[rows], "<i4"),
         "places": None,
         "deciding": None,
     }

@@ -1,17 +1,16 @@
 "use strict";
 /* What the page knows of its cells and genes. */
 onmf.cells = (() => {
-  const { cells, clusters, genes } = onmf.data;
-  const { bytes, inflate, shares } = onmf.explore;
+  const { cells, classes, genes } = onmf.data;
+  const { by, number, bytes, inflate, shares } = onmf.explore, { clusterOf } = onmf.edit;
   const n = cells.barcodes.length;
 
   const cluster = new Int16Array(bytes(cells.cluster).buffer);
   const runnerUp = new Int16Array(bytes(cells.runner_up).buffer);
-  const confidence = shares(cells.confidence);
+  const confidence = shares(cells.confidence), surprise = new Float32Array(bytes(cells.surprise).buffer);
   const depth = new Float32Array(bytes(cells.depth).buffer);
   const known = cells.class ? new Int32Array(bytes(cells.class).buffer) : null;
   const group = cells.group ? new Int32Array(bytes(cells.group).buffer) : null;
-  const named = (k) => (k < 0 ? "none" : `${clusters[k].number}: ${clusters[k].name}`);
 
   /* ---- genes ---- */
   const geneIndex = new Map();
@@ -33,5 +32,14 @@ onmf.cells = (() => {
     return values;
   }
 
-  return { n, cluster, runnerUp, confidence, depth, known, group, named, findGene, expression };
+  /* Cells by the words in their names. */
+  const low = cells.barcodes.map((name) => name.toLowerCase()), places = new Map(cells.barcodes.map((name, i) => [name, i])), twice = new Set(cells.barcodes.filter((name, i) => places.get(name) !== i));
+  const search = (words) => low.flatMap((name, i) => { const many = words.filter((word) => name.includes(word)).length; return many ? [[i, many]] : []; });
+  const columns = [["Depth", (i) => number(Math.round(depth[i]))], ...(known ? [["Class", (i) => (known[i] < 0 ? "" : classes[known[i]].name)]] : [])];
+  onmf.edit.connect({
+    n, cluster, runnerUp: (i) => runnerUp[i], sure: confidence, surprise, columns, search, group: (i) => onmf.data.groups[group?.[i]]?.name ?? "", name: (i) => cells.barcodes[i], find: (name) => places.get(name) ?? -1, canMove: (i) => (cluster[i] >= 0 || runnerUp[i] >= 0) && !twice.has(cells.barcodes[i]), ready: Promise.resolve(),
+    open: (i) => { if (onmf.cells.map) onmf.cells.map.show(i); else by(`cluster-${Math.max(clusterOf(i), 0)}`).scrollIntoView(); },
+    openCluster: (c) => { if (onmf.cells.map) onmf.cells.map.choose(c); by(`cluster-${c}`).scrollIntoView(); by(`cluster-${c}`).querySelector("button")?.focus({ preventScroll: true }); },
+  });
+  return { n, confidence, surprise, depth, known, group, findGene, expression };
 })();

@@ -1,14 +1,15 @@
 "use strict";
-/* The dot plot, the table of clusters and the list of doubtful cells. It runs last, and starts the map. */
+/* The dot plot and the tables. It runs last, and starts the map. */
 (() => {
-  const { clusters, classes, cells, genes, dots, doubtful } = onmf.data;
-  const { n, cluster, runnerUp, confidence, depth, known, named, findGene, map } = onmf.cells;
+  const { classes, genes, dots } = onmf.data, { clusters, clusterOf, runnerUp, named, onChange } = onmf.edit;
+  const { known, findGene, map } = onmf.cells;
   const { by, number, element, swatch } = onmf.explore;
-  const LISTED = 50;
   const canShow = (name) => map && genes.names.length > 0 && findGene(name) !== undefined;
 
   function drawDots() {
     const [head, body] = by("dots").children;
+    head.replaceChildren();
+    body.replaceChildren();
     const top = element("tr");
     top.append(element("th", "Cluster"));
     for (const gene of dots.genes) {
@@ -19,17 +20,20 @@
       top.append(header);
     }
     head.append(top);
-    for (const k of dots.clusters) {
+    const { owner, there } = onmf.edit.state;
+    for (const k of there.filter((c) => dots.clusters.includes(c))) {
+      const parts = dots.clusters.filter((c) => owner[c] === k), total = parts.reduce((sum, c) => sum + clusters[c].size, 0);
+      const mean = (table, j) => parts.reduce((sum, c) => sum + clusters[c].size / total * table[c][j], 0); // over their cells
       const row = element("tr"), header = element("th");
       header.scope = "row";
       header.dataset.tip = named(k);
       header.append(swatch(clusters[k].colour), named(k));
       row.append(header);
       dots.genes.forEach((gene, j) => {
-        const cell = element("td"), dot = element("i"), share = dots.shares[k][j];
+        const cell = element("td"), dot = element("i"), share = mean(dots.shares, j);
         dot.style.setProperty("--size", Math.sqrt(share).toFixed(3));
-        dot.style.setProperty("--shade", dots.scaled[k][j]);
-        cell.dataset.tip = `${gene} in cluster ${named(k)}\n${(100 * share).toFixed(1)} % of the cells have it; mean expression ${dots.means[k][j].toFixed(2)}`;
+        dot.style.setProperty("--shade", mean(dots.scaled, j).toFixed(2));
+        cell.dataset.tip = `${gene} in cluster ${named(k)}\n${(100 * share).toFixed(1)} % of the cells have it; mean expression ${mean(dots.means, j).toFixed(2)}`;
         cell.append(dot);
         row.append(cell);
       });
@@ -37,28 +41,25 @@
     }
   }
 
-  /* Cells of all pairs or of one, the least sure first. */
-  const doubtfulCells = Array.from({ length: n }, (_, i) => i)
-    .filter((i) => confidence[i] < doubtful && runnerUp[i] >= 0)
-    .sort((a, b) => confidence[a] - confidence[b]);
-  function listDoubtful(pair) {
-    const found = pair ? doubtfulCells.filter((i) => cluster[i] === pair[0] && runnerUp[i] === pair[1]) : doubtfulCells;
-    by("doubtful").tBodies[0].replaceChildren(...found.slice(0, LISTED).map((i) => {
-      const row = element("tr");
-      row.append(element("td", cells.barcodes[i]));
-      for (const k of [cluster[i], runnerUp[i]]) {
-        const cell = element("td");
-        cell.append(swatch(clusters[k].colour), named(k));
-        row.append(cell);
-      }
-      row.append(element("td", confidence[i].toFixed(3), "number"), element("td", number(Math.round(depth[i])), "number"));
-      if (classes.length) row.append(element("td", known[i] < 0 ? "" : classes[known[i]].name));
-      return row;
-    }));
-    const those = pair ? ` of cluster ${named(pair[0])} with runner-up ${named(pair[1])}` : "";
-    by("doubtful-count").textContent = `${number(Math.min(found.length, LISTED))} of ${number(found.length)} doubtful cells${those}, the least sure first.`;
+  const pairs = by("pairs"), classTable = by("class-table");
+  function showPair(pair) {
+    onmf.odd.only(pair ? (i) => clusterOf(i) === pair[0] && runnerUp(i) === pair[1] : () => true, pair ? ` of cluster ${named(pair[0])} with runner-up ${named(pair[1])}` : "");
     by("pair-clear").hidden = !pair;
     document.querySelectorAll("td.chosen").forEach((cell) => cell.classList.remove("chosen"));
+  }
+  if (pairs) {
+    onmf.heat(pairs, {
+      button: true,
+      whole: (row, c) => onmf.edit.state.sizes[c],
+      tell: (count, head, to, share, from) => `${count} of the ${number(onmf.edit.state.sizes[from])} cells of cluster ${named(from)} (${share}) have cluster ${named(to)} close behind.`,
+    });
+    by("pair-clear").addEventListener("click", () => showPair(null));
+  }
+  if (classTable) {
+    onmf.heat(classTable, {
+      headOf: (i) => (known[i] < 0 ? "" : classes[known[i]].name),
+      tell: (count, head, c, share) => `${count} cells of ${head} (${share} of the class) are in cluster ${named(c)}.`,
+    });
   }
 
   function sortClusters(button) {
@@ -75,19 +76,17 @@
     if (!target) return;
     if (target.dataset.sort) sortClusters(target);
     else if (target.dataset.pair) {
-      listDoubtful(target.dataset.pair.split(" ").map(Number));
+      showPair(target.dataset.pair.split(" ").map(Number));
       target.parentElement.classList.add("chosen");
     } else if (target.dataset.cluster) {
-      map.choose(Number(target.dataset.cluster), true);
+      map.choose(Number(target.dataset.cluster));
       by("map").scrollIntoView();
     } else if (map && genes.names.length) map.askGene(target.dataset.gene);
   });
 
   if (map) map.start();
   drawDots();
-  if (by("doubtful")) { // not there if no cell is doubtful
-    by("pair-clear").addEventListener("click", () => listDoubtful(null));
-    listDoubtful(null);
-  }
+  onChange(drawDots);
+  onChange(() => { if (pairs) showPair(null); });
   onmf.showTheme();
 })();

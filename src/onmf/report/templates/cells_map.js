@@ -1,20 +1,25 @@
 "use strict";
 /* The map of the cells: what it can be coloured by, and the gene field. */
 onmf.cells.map = (() => {
-  const { cells, clusters, classes, groups, genes, dots } = onmf.data;
-  const { n, cluster, runnerUp, confidence, depth, known, group, named, findGene, expression } = onmf.cells;
+  const { cells, classes, groups, genes, dots } = onmf.data, { clusters, clusterOf, runnerUp, named, numberOf, onChange } = onmf.edit;
+  const { n, confidence, surprise, depth, known, group, findGene, expression } = onmf.cells;
   const { by, number, bytes } = onmf.explore;
   if (!cells.places) return null;
   const [select, field, answer] = [by("colour"), by("gene"), by("gene-answer")];
   const greeting = answer ? answer.textContent : "";
-  const groupings = { cluster: { members: cluster, title: "Clusters", groups: clusters.map(({ colour, number }, k) => ({ colour, name: named(k), label: String(number) })) } };
+  const byCluster = () => {
+    const { there } = onmf.edit.state, place = new Map(there.map((c, at) => [c, at]));
+    return { members: Int16Array.from({ length: n }, (_, i) => place.get(clusterOf(i)) ?? -1), title: "Clusters", groups: there.map((c) => ({ colour: clusters[c].colour, name: named(c), label: String(numberOf(c)) })) };
+  };
+  const groupings = { cluster: byCluster() };
   if (known) groupings.class = { members: known, title: "Classes", groups: classes };
   if (group) groupings.group = { members: group, title: "Groups", groups };
   const map = onmf.pointMap({ canvas: by("cells"), places: new Uint16Array(bytes(cells.places).buffer), groupings, describe });
 
   function describe(i) {
-    const lines = [cells.barcodes[i], `Cluster ${named(cluster[i])}`];
-    if (!Number.isNaN(confidence[i])) lines.push(`Confidence ${confidence[i].toFixed(2)}; runner-up ${named(runnerUp[i])}`);
+    const lines = [cells.barcodes[i], clusterOf(i) < 0 ? "Unassigned" : `Cluster ${named(clusterOf(i))}`];
+    if (!Number.isNaN(confidence[i])) lines.push(`Confidence ${confidence[i].toFixed(2)}; runner-up ${runnerUp(i) < 0 ? "none" : named(runnerUp(i))}`);
+    if (!Number.isNaN(surprise[i])) lines.push(`Surprise ${surprise[i].toPrecision(2)}`);
     lines.push(`Depth ${number(Math.round(depth[i]))}`);
     if (group && group[i] >= 0) lines.push(`Group ${groups[group[i]].name}`);
     if (known && known[i] >= 0) lines.push(`Class ${classes[known[i]].name}`);
@@ -26,6 +31,8 @@ onmf.cells.map = (() => {
     select.value = what;
     if (what === "confidence") { // doubtful cells are painted last, in the strongest colour
       map.colourBy(what, { values: confidence.map((value) => 1 - value), ends: ["1, sure", "0, doubtful"] });
+    } else if (what === "surprise") {
+      map.colourBySurprise(surprise);
     } else if (what === "depth") { // on a logarithmic scale, from the lowest depth
       const logs = depth.map((value) => Math.log1p(value)), floor = logs.reduce((a, b) => Math.min(a, b), Infinity);
       const above = logs.map((value) => value - floor), top = map.top(above);
@@ -79,5 +86,18 @@ onmf.cells.map = (() => {
     showGene(field.value.trim()).then((found) => { if (!found) select.value = map.state.by; });
   });
   map.tellFar({ row: "cell", rows: "cells", name: (i) => cells.barcodes[i] });
-  return { ...map, askGene };
+  onChange(() => map.regroup("cluster", byCluster()));
+  /* Show a cell: its cluster, and what is known of it. */
+  function show(i) {
+    by("map").scrollIntoView({ behavior: "instant" });
+    choose(clusterOf(i));
+    const { x, y } = map.at(i);
+    requestAnimationFrame(() => requestAnimationFrame(() => onmf.explore.showTip(describe(i), x, y))); // scrolling hides tips
+  }
+  function choose(c) {
+    const at = onmf.edit.state.there.indexOf(onmf.edit.state.owner[c] ?? -1);
+    if (map.state.by !== "cluster") colourBy("cluster");
+    if (at >= 0) map.choose(at, true);
+  }
+  return { ...map, askGene, show, choose };
 })();

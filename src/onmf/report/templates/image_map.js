@@ -1,16 +1,30 @@
 "use strict";
 /* The large map, which can be zoomed, and the small ones. All show the same pixel and the same cluster. */
 onmf.scene = (() => {
-  const { image, pixels } = onmf.data, { state, place, nearest, show, pin, move, choose, bytes, onChange } = onmf.image;
-  const by = (id) => document.getElementById(id), canvas = by("scene"), context = canvas.getContext("2d"), select = by("shown");
+  const { image, pixels } = onmf.data, { state, place, nearest, show, pin, move, onChange } = onmf.image, { by, inflate } = onmf.explore;
+  const canvas = by("scene"), context = canvas.getContext("2d"), select = by("shown");
   const small = [...document.querySelectorAll("[data-picture]")];
   const pictures = Object.fromEntries(small.map((element) => [element.dataset.picture, element.querySelector("img")]));
   const rows = Math.ceil(image.lines / image.step), columns = Math.ceil(image.samples / image.step);
   const view = { x: image.samples / 2, y: image.lines / 2, zoom: 1 }; // the point of the image in the middle of the canvas
   let labels = null, veil = null, frame = 0, drag = null; // veil: covers all clusters but the chosen one
 
-  const unpacked = new Blob([bytes(image.labels)]).stream().pipeThrough(new DecompressionStream("deflate"));
-  new Response(unpacked).arrayBuffer().then((raw) => { labels = new Int16Array(raw); drawVeil(); });
+  let fitted = null;
+  const drawn = pictures.clusters.src;
+  function label() {
+    labels = fitted.map((c) => (c < 0 ? -1 : onmf.edit.state.owner[c]));
+    for (const [i, , to] of onmf.edit.moves()) {
+      const [line, sample] = place(i);
+      labels[Math.floor(line / image.step) * columns + Math.floor(sample / image.step)] = to;
+    }
+    pictures.clusters.src = onmf.edit.edited() ? onmf.paintClusters(labels, rows, columns) : drawn;
+    drawVeil();
+  }
+  inflate(image.labels).then((raw) => {
+    fitted = new Int16Array(raw.buffer);
+    label();
+    onmf.edit.onChange(label);
+  });
 
   const ratio = () => Math.min(devicePixelRatio || 1, 2);
   const scale = () => Math.min(canvas.width / image.samples, canvas.height / image.lines) * view.zoom; // canvas pixels of a pixel

@@ -250,6 +250,11 @@ onmf.pointMap = ({ canvas, places, groupings, describe, open }) => {
     writeLegend();
     update();
   }
+  /* Colour by how unusual points are, on a logarithmic scale. */
+  function colourBySurprise(surprise) {
+    const values = surprise.map((value) => -Math.log10(value)), most = top(values);
+    colourBy("surprise", { values, top: most, ends: ["1, usual", `${Number((10 ** -most).toPrecision(1))}, unusual`] });
+  }
   /* Exchange the groups of a grouping. */
   function regroup(name, those) {
     groupings[name] = those;
@@ -384,5 +389,5 @@ onmf.pointMap = ({ canvas, places, groupings, describe, open }) => {
     const colour = pixels[Math.round(y) * canvas.width + Math.round(x)];
     return { x: box.left + x * box.width / canvas.width, y: box.top + y * box.height / canvas.height, colour: [0, 8, 16].map((shift) => (colour >> shift) & 0xff) };
   };
-  return { start, choose, colourBy, regroup, tellFar, at, top, far, labels, state, view };
+  return { start, choose, colourBy, colourBySurprise, regroup, tellFar, at, top, far, labels, state, view };
 };

@@ -1,11 +1,12 @@
 "use strict";
 /* The cards of the clusters, their charts over time, and the row that is open. */
 (() => {
-  const { nodes, classes, sure: sureName } = onmf.data;
-  const { n, cluster, sure, length, known, runnerUp, deciding, day, texts, ready, named, merged, nodeOf, addRows, mostly, periods, onMerge } = onmf.rows;
+  const { nodes, classes, means, sure: sureName } = onmf.data;
+  const { n, cluster, sure, surprise, length, known, fittedRunnerUp, runnerUp, deciding, day, texts, ready, named, merged, nodeOf, countsByPeriod, mostly, periods, onMerge } = onmf.rows;
+  const { clusterOf, clusters, mover, onChange } = onmf.edit;
   const { by, number, element, swatch, whenSeen } = onmf.explore;
   const FIRST = matchMedia("(max-width: 52rem)").matches ? 8 : 24, TYPICAL = 3;
-  const total = merged.active.reduce((sum, node) => sum + nodes[node].size, 0);
+  const total = clusters.reduce((sum, { size }) => sum + size, 0);
   let shownCards = FIRST, shownTimes = FIRST;
 
   function button(text, action, style = "") {
@@ -21,7 +22,7 @@
     let inside = [];
     for (let i = 0; i < n; i++) if (nodeOf(i) === node) inside.push(i);
     const floor = inside.length ? Float32Array.from(inside, (i) => length[i]).sort()[Math.floor(shorter * (inside.length - 1))] : 0;
-    inside = inside.filter((i) => length[i] >= floor && (last || merged.owner[runnerUp(i)] !== node));
+    inside = inside.filter((i) => length[i] >= floor && (last || (runnerUp(i) >= 0 && merged.owner[runnerUp(i)] !== node)));
     inside.sort((a, b) => (last ? sure[b] - sure[a] : sure[a] - sure[b]));
     const seen = new Set();
     return inside.filter((i) => !seen.has(texts.excerpts[i]) && seen.add(texts.excerpts[i])).slice(0, TYPICAL);
@@ -76,6 +77,12 @@
     offerMore("more-cards", shownCards, "clusters");
   }
   by("more-cards").addEventListener("click", () => { shownCards = Infinity; drawCards(); });
+  onmf.rows.showCard = (c) => {
+    shownCards = Math.max(shownCards, merged.place[merged.owner[c]] + 1);
+    drawCards();
+    by(`cluster-${merged.owner[c]}`).scrollIntoView();
+    by(`cluster-${merged.owner[c]}`).querySelector("summary").focus({ preventScroll: true });
+  };
 
   /* ---- time ---- */
   const everything = periods ? periods.names.map((_, t) => periods.counts.reduce((sum, row) => sum + row[t], 0)) : [];
@@ -103,13 +110,14 @@
     return made;
   }
   function drawTimes() {
-    by("times").replaceChildren(chart("All clusters", "var(--soft)", everything), ...merged.active.slice(0, shownTimes).map((node) => chart(named(node), nodes[node].colour, addRows(periods.counts, node))));
+    by("times").replaceChildren(chart("All clusters", "var(--soft)", everything), ...merged.active.slice(0, shownTimes).map((node) => chart(named(node), nodes[node].colour, countsByPeriod(node))));
     offerMore("more-times", shownTimes, "charts");
   }
   if (periods) by("more-times").addEventListener("click", () => { shownTimes = Infinity; drawTimes(); });
 
   /* ---- the open row ---- */
-  const reader = by("reader");
+  const reader = by("reader"), fittedName = (c) => `${clusters[c].number}: ${clusters[c].name}`;
+  let opened = -1;
   function line(parts) {
     const made = element("p");
     made.append(...parts);
@@ -117,25 +125,27 @@
   }
   async function read(i) {
     await ready;
-    const body = by("reader-body"), words = deciding(i), runner = runnerUp(i), own = cluster[i];
+    const body = by("reader-body"), words = deciding(i), runner = fittedRunnerUp(i), own = cluster[i];
+    opened = i;
     by("reader-title").textContent = texts.ids[i];
     body.replaceChildren();
-    const facts = [];
-    if (own < 0) facts.push(`Unassigned: it has none of the ${onmf.data.nouns.features}.`);
-    else facts.push(swatch(nodes[own].colour), `Cluster ${named(own)}`);
-    body.append(line(facts));
+    const now = clusterOf(i), before = now === onmf.edit.state.owner[own] ? "" : own < 0 ? ", moved here" : `, moved from ${fittedName(own)}`;
+    if (now < 0) body.append(line([own < 0 ? `Unassigned${length[i] ? "" : `: it has none of the ${onmf.data.nouns.features}`}.` : `Unassigned${before}.`]));
+    else body.append(line([swatch(clusters[now].colour), `Cluster ${onmf.edit.named(now)}${before}`]));
+    body.append(mover(i));
     const more = [];
-    if (runner >= 0) more.push(`${sureName === "margin" ? "Margin" : "Confidence"} ${sure[i].toFixed(3)}.`);
+    if (runner >= 0) more.push(`${means[sureName].replace(":", ` ${sure[i].toFixed(3)}:`)}`);
+    if (Number.isFinite(surprise[i])) more.push(`${means.surprise.replace(":", ` ${surprise[i].toPrecision(2)}:`)}`);
     if (known && known[i] >= 0) more.push(`Class ${classes[known[i]].name}.`);
     if (day(i)) more.push(`Date ${day(i)}.`);
     if (more.length) body.append(element("p", more.join(" "), "soft"));
     const quote = element("blockquote"), marked = new Set(words.map(({ word }) => word.toLowerCase()));
     for (const part of texts.excerpts[i].split(/([\p{L}\p{M}]+)/u)) quote.append(marked.has(part.toLowerCase()) ? element("mark", part) : part);
-    if (onmf.data.nouns.texts) body.append(quote);
+    if (onmf.data.texts) body.append(quote);
     if (words.length) {
       const list = element("ul", "", "deciding"), largest = Math.max(...words.map(({ weight }) => Math.abs(weight)));
       const sides = element("p", "", "sides");
-      sides.append(element("span", `◀ for the runner-up, ${named(runner)}`), element("span", `for ${named(own)} ▶`));
+      sides.append(element("span", `◀ for the runner-up, ${fittedName(runner)}`), element("span", `for ${fittedName(own)} ▶`));
       for (const { word, weight } of words) {
         const item = element("li"), track = element("span", "", weight < 0 ? "track against" : "track"), bar = element("i");
         bar.style.setProperty("--width", `${(50 * Math.abs(weight) / largest).toFixed(1)}%`);
@@ -145,13 +155,15 @@
       }
       body.append(element("h4", `${onmf.data.nouns.features[0].toUpperCase()}${onmf.data.nouns.features.slice(1)} that decided`), sides, list);
     }
-    if (own >= 0) body.append(line([button(`Show the ${onmf.data.nouns.rows} of its cluster`, () => { reader.close(); onmf.rows.list(nodeOf(i)); })]));
-    if (!reader.open) reader.showModal();
+    if (now >= 0) body.append(line([button(`Show the ${onmf.data.nouns.rows} of its cluster`, () => { reader.close(); onmf.rows.list(nodeOf(i)); })]));
+    if (reader.open) return;
+    reader.showModal();
     reader.scrollTop = 0;
   }
   by("reader-close").addEventListener("click", () => reader.close());
   reader.addEventListener("click", (event) => { if (event.target === reader) reader.close(); }); // beside it
   onmf.rows.read = read;
+  onChange(() => { if (reader.open) read(opened); });
 
   onMerge(whenSeen(by("clusters"), drawCards));
   if (periods) onMerge(whenSeen(by("time"), drawTimes));

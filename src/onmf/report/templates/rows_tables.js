@@ -2,14 +2,14 @@
 /* Classes against clusters. The table may have many thousands of cells, so it is drawn when it comes into view. */
 (() => {
   const { nodes, classes, class_counts: counts } = onmf.data;
-  const { merged, named, addRows, onMerge } = onmf.rows;
+  const { merged, named, countsByClass, onMerge } = onmf.rows;
   const { by, number, element, swatch, whenSeen } = onmf.explore;
   if (!counts) return;
   const table = by("class-table"), order = by("class-order");
   let columns = [], rows = [];
 
   function draw() {
-    columns = merged.active.map((node) => addRows(counts, node));
+    columns = merged.active.map(countsByClass);
     const sizes = classes.map((_, c) => columns.reduce((sum, column) => sum + column[c], 0));
     const home = classes.map((_, c) => columns.reduce((best, column, j) => (column[c] > columns[best][c] ? j : best), 0));
     const compare = {

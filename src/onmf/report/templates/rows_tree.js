@@ -2,7 +2,7 @@
 /* The slider that merges clusters, and the tree of the merges. */
 (() => {
   const { nodes, pairs, lost, costs } = onmf.data;
-  const { k, named, merged, merge, onMerge } = onmf.rows;
+  const { k, leaves, named, merged, merge, onMerge } = onmf.rows;
   const { by, whenSeen } = onmf.explore;
   if (k < 2) return;
   const ROW = 22, HEAD = 36, slider = by("level"), area = by("dendrogram");
@@ -15,6 +15,7 @@
     by("level-text").textContent = done
       ? `${merged.left} of ${k} clusters${levels.get(merged.left) ?? ""}; ${percent(lost[done - 1])} of the information lost. Last merge: ${named(pairs[done - 1][0])} and ${named(pairs[done - 1][1])}`
       : `${k} clusters, as found`;
+    if (onmf.edit.edited()) by("level-text").textContent += `; ${merged.active.length} with the changes`;
     slider.value = merged.left;
     slider.setAttribute("aria-valuetext", `${merged.left} clusters`);
     by("fewer").disabled = merged.left === 1;
@@ -62,7 +63,7 @@
       at[leaf] = [x(0), HEAD + (row + 0.5) * ROW];
       const text = named(leaf), label = svg("text", { x: 14, y: at[leaf][1], tip: text + halves(leaf) }, drawing);
       label.textContent = text.length > letters ? `${text.slice(0, letters - 1)}…` : text;
-      svg("rect", { x: 0, y: at[leaf][1] - 5, width: 10, height: 10, rx: 2, fill: nodes[merged.owner[leaf]].colour }, drawing);
+      svg("rect", { x: 0, y: at[leaf][1] - 5, width: 10, height: 10, rx: 2, fill: merged.owner[leaf] < 0 ? "var(--line)" : nodes[merged.owner[leaf]].colour }, drawing);
     });
     pairs.forEach(([a, b], t) => {
       const [[xa, ya], [xb, yb]] = [at[a], at[b]], here = x(lost[t]);
@@ -78,6 +79,17 @@
     });
     area.replaceChildren(drawing);
   }
+
+  /* The merges that the slider shows become edits. */
+  const shown = () => merged.active.map((node) => [...new Set(leaves[node].map((leaf) => onmf.edit.state.owner[leaf]))]).filter((some) => some.length > 1);
+  function offer() {
+    by("edit-shown").hidden = !shown().length;
+    by("edit-shown").textContent = `Merge as shown: ${merged.active.length} ${merged.active.length === 1 ? "cluster" : "clusters"}`;
+  }
+  by("edit-shown").addEventListener("click", () => {
+    if (onmf.edit.add(...shown().map((some) => ({ merge: some.map(onmf.edit.numberOf) })))) merge(k);
+  });
+  onMerge(offer);
 
   area.addEventListener("click", (event) => { if (event.target.dataset.left) merge(Number(event.target.dataset.left)); });
   let frame = 0;
