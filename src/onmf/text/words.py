@@ -136,6 +136,7 @@ class Documents(Table):
         return self.X if isinstance(self.X, Shards) or self.lengths.all() else csr_array(self.X[self.filled])
 
     def without_texts(self) -> Self:
+        """The documents without their beginnings, and without what other tables leave out, too."""
         return replace(super().without_texts(), excerpts=())
 
 
