@@ -524,7 +524,7 @@ def test_a_reader_that_closes_the_pipe(ten, tmp_path):
     (tmp_path / "many.txt").write_text("tea cup\n" * 50_000)
     command = f"{sys.executable} -m onmf predict {tmp_path}/out/model.onmf {tmp_path}/many.txt | head -n 1"
     done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
-    assert done.stdout == "id,cluster,name,confidence,runner_up,scale,margin\n"
+    assert done.stdout == "id,cluster,name,confidence,runner_up,scale,margin,surprise\n"
     assert "Traceback" not in done.stderr
 
 
@@ -604,7 +604,7 @@ def test_a_table_on_a_terminal(evil, tmp_path):
         assert running.wait() == 0
     os.close(ours)
     text = output.decode().replace("\r\n", "\n")
-    assert text.startswith("id,cluster,name,confidence,runner_up,scale,margin\n")
+    assert text.startswith("id,cluster,name,confidence,runner_up,scale,margin,surprise\n")
     assert not CONTROL.search(text)
     assert r"\x1b[2J" in text
 

@@ -176,7 +176,7 @@ class TestEffort:
         def run(X, n_clusters, parameters):
             said = []
             found = fit_by_vote(X, n_clusters, parameters, lambda share: None, said.append, views)
-            return SimpleNamespace(**vars(found), parameters=found.model.parameters, said=said)
+            return SimpleNamespace(**vars(found) | {"parameters": found.model.parameters}, said=said)
 
         return run
 
