@@ -20,6 +20,7 @@ from onmf.kinds import get_kind
 from onmf.naming import listed
 from onmf.table import TABLE
 from test_door import DOORS, arguments, every_kind, read_csv
+from test_report_edit import WIDE, choose, move, opened, rename, start, state
 
 K = 5
 MEASURES = ("labels", "templates", "scales", "margins", "confidence", "surprise", "runners_up")
@@ -358,7 +359,8 @@ class TestNumbering:
             ({"merge": "1+2"}, "use a list of at least two numbers"),
             ({"merge": [1, 2], "to": 1}, "it has to have 'merge'"),
             ({"split": 1}, "it has to have 'split' and 'into'"),
-            ({"split": 1, "into": 1}, "use a number of parts, at least 2"),
+            ({"split": 1, "into": 1}, "use a number of parts from 2 to 10,000"),
+            ({"split": 1, "into": 10**20}, "use a number of parts from 2 to 10,000"),
             ({"split": 8, "into": 2}, "There is no cluster 8"),
             ({"rename": {"x": "tea"}}, "use names by the numbers of clusters"),
             ({"rename": {"1": 7}}, "use names by the numbers of clusters"),
@@ -464,6 +466,53 @@ class TestCommand:
         assert one.cluster_centers_.tobytes() == original.cluster_centers_.tobytes()
         assert np.array_equal(one.labels_, np.where(original.labels_ == 2, 0, original.labels_))
 
+    def test_edits_in_the_page_come_back(self, ran, name, found, visit, tmp_path):
+        """Edited in the report, downloaded, applied by the command: the new report shows them, twice the same."""
+        run = ran(name) / "run"
+
+        def shown(folder):
+            return (folder / "report.html").read_text("utf-8")
+
+        def applied(page, folder, out):
+            with page.expect_download() as info:
+                page.click("#edit-download")
+            info.value.save_as(tmp_path / f"{out}.json")
+            for target in (tmp_path / out, tmp_path / f"{out}-again"):
+                edited = command("edit", folder, tmp_path / f"{out}.json", "--out", target, "--quiet")
+                assert edited.returncode == 0, edited.stderr
+            assert contents(tmp_path / out) == contents(tmp_path / f"{out}-again")
+            return tmp_path / out
+
+        page = start(visit(shown(run), viewport=WIDE))
+        for places, button in (((0, 2), "#edit-merge"), ((3,), "#edit-aside")):
+            choose(page, *places)
+            page.click(button)
+        rename(page, 0, "both of them")
+        rename(page, 1, "a part & more")
+        page.reload()
+        before = state(start(page))
+        first = applied(page, run, "first")
+        page = opened(visit(shown(first), viewport=WIDE))
+        after = state(page)
+        assert [line[::2] for line in after] == [line[::2] for line in before], "numbers and sizes"
+        assert [after[at][1] for at in (0, 1)] == ["both of them", "a part & more"]
+        assert page.locator("#draft").is_hidden(), "the draft was of the other result"
+        old, new = (predicted(found, onmf.load(folder / "model.onmf")) for folder in (run, first))
+        assert np.array_equal(new.labels, np.array([0, 1, 0, -1, 4, -1])[old.labels])
+        inside = new.labels >= 0
+        for measure in ("templates", "scales", "surprise"):
+            assert np.array_equal(getattr(old, measure)[inside], getattr(new, measure)[inside]), measure
+
+        page.click("#edit")
+        row, to = move(page)
+        choose(page, 0)
+        page.click("#edit-split")
+        page = opened(visit(shown(applied(page, first, "second")), viewport=WIDE))
+        kept = [number for number, *_ in before]
+        assert [number for number, *_ in state(page)] == [*kept, kept[0] + K]
+        place = "(name) => { const { rows, clusterOf, numberOf } = onmf.edit, c = clusterOf(rows().find(name));"
+        assert page.evaluate(f"{place} return c < 0 ? null : numberOf(c); }}", row) == to
+
 
 class TestRefusals:
     @pytest.mark.parametrize(
@@ -475,6 +524,7 @@ class TestRefusals:
             (("--merge", "2"), "--merge 2 is not understood: write it like --merge 3+8."),
             (("--split", "2:x"), "--split 2:x is not understood: write it like --split 5:3."),
             (("--split", "2:999"), "Cluster 2 has"),
+            (("--split", f"2:{10**20}"), "use a number of parts from 2 to 10,000"),
             (("--rename", "space"), '--rename space is not understood: write it like --rename 2="space".'),
             (("--merge-to", "6"), "--merge-to 6: only 5 clusters are there."),
             ((), "There is nothing to edit"),
@@ -509,6 +559,10 @@ class TestRefusals:
         (tmp_path / "moved" / "summary.json").write_text(json.dumps(gone))
         said = refused(tmp_path / "moved", "--merge", "1+2")
         assert "gone.csv, which was clustered, is not there any more: name it with --source PATH" in said
+        piped = summary | {"command": summary["command"] | {"paths": ["-"]}}
+        (tmp_path / "moved" / "summary.json").write_text(json.dumps(piped))
+        said = refused(tmp_path / "moved", "--merge", "1+2")
+        assert "Standard input was clustered, which is gone: save it as a file, and name that with --source" in said
         changed = tmp_path / "changed.csv"
         changed.write_bytes((ran("table") / "table.csv").read_bytes() + b"\n")
         assert "its checksum differs" in refused(run, "--merge", "1+2", "--source", changed)

@@ -190,6 +190,10 @@ class Recorded:
         work = work if work.is_dir() else Path.cwd()
         with chdir(work):
             missing = [path for path in named if not os.path.exists(path)]
+            if "-" in named:
+                raise ValueError(
+                    "Standard input was clustered, which is gone: save it as a file, and name that with --source PATH."
+                )
             if missing:
                 raise ValueError(
                     f"{missing[0]}, which was clustered, is not there any more: name it with --source PATH."

@@ -26,6 +26,7 @@ from onmf.naming import listed, renamed
 Edit = dict[str, Any]
 EDITS, FORMAT, VERSION = "edits.json", "edits", 1
 MEGABYTES = 64  # of a file of edits, at most
+MOST_PARTS = 10_000  # of one split
 
 
 def _numbers(least: int) -> Rule:
@@ -38,7 +39,10 @@ def _numbers(least: int) -> Rule:
 NUMBER = Rule(is_integer, "the number of a cluster")
 FORMS: dict[str, dict[str, Rule]] = {
     "merge": {"merge": _numbers(2)},
-    "split": {"split": NUMBER, "into": Rule(lambda n: is_integer(n) and n >= 2, "a number of parts, at least 2")},
+    "split": {
+        "split": NUMBER,
+        "into": Rule(lambda n: is_integer(n) and 2 <= n <= MOST_PARTS, f"a number of parts from 2 to {MOST_PARTS:,}"),
+    },
     "rename": {
         "rename": Rule(
             lambda value: (
