@@ -100,7 +100,10 @@ def downloaded(page):
     with page.expect_download() as info:
         page.click("#edit-download")
     assert info.value.suggested_filename == "edits.json"
-    return json.loads(Path(info.value.path()).read_text("utf-8"))
+    text = Path(info.value.path()).read_text("utf-8")
+    edits = json.loads(text)
+    assert len(text.splitlines()) == len(edits["edits"]) + 3, "one edit a line"
+    return edits
 
 
 def state(page):
@@ -151,6 +154,7 @@ def test_edits_of_all_forms_are_shown_at_once_and_downloaded(visit, made, kind):
     listed = page.locator("#editor-clusters li:visible").all_inner_texts()
     assert len(listed) == k - 2
     assert "(to be split into 3)" in listed[0]
+    assert page.locator(".facts div:has(dt:text-is('Clusters')) dd").inner_text() == str(k - 2)
     legend = page.locator("#legend button:visible").all_inner_texts()
     assert len(legend) == k - 2
     assert sum("space & <time>" in text for text in legend) == 1

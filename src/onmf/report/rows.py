@@ -82,7 +82,7 @@ def rows_page(
         script=SCRIPTS,
         data=data,
         texts=texts,
-        find_by=f"names{', words' if texts else ''} or {kind.feature}s",
+        find_by=f"names or {kind.feature}s",
         facts=_facts(found),
         comparison=comparison,
         periods=data["periods"],

@@ -224,7 +224,7 @@ onmf.edit = (() => {
   }
 
   /* The file, and the command for it. */
-  const written = () => `${JSON.stringify({ onmf: "edits", version: 1, kind, run, edits }, null, 1)}\n`;
+  const written = () => `${JSON.stringify({ onmf: "edits", version: 1, kind, run }).slice(0, -1)},\n "edits": [\n  ${edits.map((edit) => JSON.stringify(edit)).join(",\n  ")}\n]}\n`; // one edit a line, as onmf writes it
   function download() {
     const link = element("a"), url = URL.createObjectURL(new Blob([written()], { type: "application/json" }));
     Object.assign(link, { href: url, download: "edits.json" });
@@ -288,6 +288,7 @@ onmf.edit = (() => {
     }
   }
   function followAll() {
+    for (const term of document.querySelectorAll(".facts dt")) if (term.textContent === "Clusters") term.nextElementSibling.textContent = number(state.there.length);
     document.querySelectorAll("tr[data-of]").forEach(follow);
     document.querySelectorAll("li[data-of]").forEach((item) => {
       const c = Number(item.dataset.of);
