@@ -11,6 +11,7 @@ from cell_clusterings import small_clustering
 from conftest import make_nested_counts
 from onmf.datasets import docstring_texts, make_scene
 from onmf.door import Table
+from onmf.door.curate import edited
 from onmf.image.page import image_page
 from onmf.report import rows_page
 from onmf.text import Text
@@ -416,7 +417,7 @@ def test_a_moved_document_counts_in_its_new_cluster(visit, made):
 
 
 def test_names_of_rows_and_clusters_are_text(visit):
-    texts = [Text(f"{EVIL} {i}", (f"{EVIL} tea cup ", "milk cow ")[i % 2] * 3, None) for i in range(30)]
+    texts = [Text(f"{EVIL}\n{i}", (f"{EVIL} tea cup ", "milk cow ")[i % 2] * 3, None) for i in range(30)]
     found = onmf.text.cluster(texts, 2, quick=True)
     page = start(visit(rows_page(found), viewport=WIDE))
     rename(page, 0, EVIL)
@@ -427,7 +428,9 @@ def test_names_of_rows_and_clusters_are_text(visit):
     page.evaluate("onmf.edit.add({ move: [onmf.edit.rows().name(0)], to: 2 })")
     assert EVIL in page.inner_text("#editor-changes")
     assert page.locator("main img, aside img").count() == 0
-    assert downloaded(page)["edits"][1] == {"move": [f"{EVIL} 0"], "to": 2}
+    edits = downloaded(page)["edits"]
+    assert edits[1] == {"move": [f"{EVIL}\n0"], "to": 2}, "with its line break, or there is no such row"
+    assert edited(found, edits).labels[0] == 1
 
 
 class TestFind:

@@ -209,9 +209,8 @@ def packed(content: bytes, level: int = 9) -> str:
 
 
 def pack_texts(texts: Iterable[str]) -> str:
-    """Return texts as base64 of a zlib stream, one per line. Line breaks in a text become spaces."""
-    lines = (text.replace("\r", " ").replace("\n", " ").encode("utf-8", "replace") for text in texts)
-    return packed(b"\n".join(lines))
+    """Return texts as base64 of a zlib stream that holds a JSON array."""
+    return packed(json.dumps(list(texts), ensure_ascii=False).encode("utf-8", "replace"))
 
 
 def class_codes(found: Clusters, rows: Array, classes: list[str], kind: str) -> str | None:

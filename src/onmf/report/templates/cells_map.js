@@ -18,7 +18,7 @@ onmf.cells.map = (() => {
 
   function describe(i) {
     const lines = [cells.barcodes[i], clusterOf(i) < 0 ? "Unassigned" : `Cluster ${named(clusterOf(i))}`];
-    if (!Number.isNaN(confidence[i])) lines.push(`Confidence ${confidence[i].toFixed(2)}; runner-up ${runnerUp(i) < 0 ? "none" : named(runnerUp(i))}`);
+    if (!Number.isNaN(confidence[i])) lines.push(`Confidence ${confidence[i].toFixed(2)}${runnerUp(i) < 0 ? "" : `; runner-up ${named(runnerUp(i))}`}`);
     if (!Number.isNaN(surprise[i])) lines.push(`Surprise ${surprise[i].toPrecision(2)}`);
     lines.push(`Depth ${number(Math.round(depth[i]))}`);
     if (group && group[i] >= 0) lines.push(`Group ${groups[group[i]].name}`);

@@ -11,7 +11,7 @@ open, openCluster  functions that show a row, or a cluster */
   let all = [], low = [], asked = 0;
   const array = (Kind, text) => new Kind(bytes(text).buffer);
   const starts = array(Uint32Array, find.starts), places = array(Uint32Array, find.places), frequent = array(Float32Array, find.times);
-  const ready = inflate(find.features).then((raw) => { all = new TextDecoder().decode(raw).split("\n"); low = all.map((feature) => feature.toLowerCase()); });
+  const ready = inflate(find.features).then((raw) => { all = JSON.parse(new TextDecoder().decode(raw)); low = all.map((feature) => feature.toLowerCase()); });
 
   /* For each word the features that it stands for: those of this name, else those that begin like it. */
   function meant(words, whole) {

@@ -25,7 +25,7 @@ onmf.odd = (() => {
       button.addEventListener("click", () => open(i));
       first.append(button, " ", mover(i));
       row.append(first);
-      for (const [c, none] of [[clusterOf(i), "unassigned"], [runnerUp(i), "none"]]) {
+      for (const [c, none] of [[clusterOf(i), "unassigned"], [runnerUp(i), ""]]) { // after a merge, the page may not know the runner-up
         const cell = element("td");
         if (c >= 0) cell.append(swatch(clusters[c].colour));
         cell.append(c < 0 ? none : named(c));

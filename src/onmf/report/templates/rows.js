@@ -31,7 +31,7 @@ onmf.rows = (() => {
   /* Names and texts are unpacked after the first paint. */
   const texts = { ids: [], excerpts: [], low: [] };
   const ready = Promise.all([documents.ids, documents.texts].map(inflate)).then((raw) => {
-    [texts.ids, texts.excerpts] = raw.map((lines) => new TextDecoder().decode(lines).split("\n"));
+    [texts.ids, texts.excerpts] = raw.map((list) => JSON.parse(new TextDecoder().decode(list)));
     texts.low = texts.ids.map((id, i) => `${id}\n${texts.excerpts[i]}\n${known && known[i] >= 0 ? classes[known[i]].name : ""}`.toLowerCase());
     const places = new Map(), twice = new Set();
     texts.ids.forEach((id, i) => { if (places.has(id)) twice.add(id); places.set(id, i); });
