@@ -1,6 +1,7 @@
 """Edits of a result by people: what follows from them, the file that holds them, and the command."""
 
 import json
+import re
 import shutil
 from dataclasses import replace
 from functools import cache
@@ -101,7 +102,7 @@ class TestMerge:
         same(merged.set_aside(2).undo(), merged)
         same(merged.undo(), found)
         same(merged.set_aside(2).undo(2), found)
-        with pytest.raises(ValueError, match="There are 1 edit, so 2 cannot be undone"):
+        with pytest.raises(ValueError, match="1 edit can be undone, not 2"):
             merged.undo(2)
 
     def test_files_show_no_number_that_is_gone(self, found, tmp_path):
@@ -171,9 +172,7 @@ class TestSplit:
         n = int(np.count_nonzero(found.labels == 4))
         with pytest.raises(ValueError, match=f"Cluster {4 + first} has .*, too few for {n + 1} parts"):
             found.split(4, n + 1)
-        with pytest.raises(
-            ValueError, match=f"There is no cluster {9 + first}. The clusters are {first} to {4 + first}"
-        ):
+        with pytest.raises(ValueError, match="There is no cluster 9: those in labels are 0 to 4"):
             found.split(9)
 
 
@@ -282,6 +281,25 @@ def test_rows_join_a_part_that_is_closer():
     assert f"{joined} rows of other clusters are closer to parts of cluster 1." in split.notes
     assert np.array_equal(predicted(split).labels, split.labels)
     assert split.move(0, 1).notes[-1] == split.notes[-1], "the note stays"
+
+
+def test_numbers_in_python(open_door, tmp_path):
+    """They are those of labels, of NumPy or not, and nothing else is taken for one."""
+    found = open_door("table")
+    of_numpy = found.move(np.arange(2), np.int64(3)).split(np.int64(4), np.int64(2)).merge(*np.array([0, 1]))
+    same(of_numpy, found.move([0, 1], 3).split(4, 2).merge(0, 1))
+    of_numpy.save(tmp_path / "out", report=False)
+    same(found.edit(tmp_path / "out" / "edits.json"), of_numpy)
+    for number in (5, -1, 1.5, True, "1", [0, 1]):
+        message = rf"There is no cluster {re.escape(repr(number))}: those in labels are 0 to 4\."
+        for edit in (lambda n: found.merge(0, n), found.set_aside, found.split, lambda n: found.move(0, n)):
+            with pytest.raises(ValueError, match=message):
+                edit(number)
+    with pytest.raises(ValueError, match="There is no cluster 2: those in labels are 0 to 1 and 3 to 4"):
+        found.merge(0, 2).rename({2: "tea"})
+    for row in (61, -1, 1.5, True):
+        with pytest.raises(ValueError, match=f"There is no row at place {row}: places are 0 to 60"):
+            found.move([0, row], 1)
 
 
 def test_names_that_were_given_stay(open_door):

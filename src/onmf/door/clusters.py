@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -19,12 +19,12 @@ from onmf import old_names
 from onmf.backend import to_host
 from onmf.confidence import Calibration
 from onmf.divergence import Array, FloatArray
-from onmf.estimator import ONMF, adopt_clustering
+from onmf.estimator import ONMF, adopt_clustering, is_integer
 from onmf.hierarchy import merge_clusters
 from onmf.io.files import whole_folder
 from onmf.io.rules import require
 from onmf.metrics import compare_classes
-from onmf.naming import Namer, so_many
+from onmf.naming import Namer, listed, so_many
 from onmf.plot import distinct_colours, plot_confusion, plot_top_features
 from onmf.plot import table as html_table
 from onmf.select import Selection
@@ -448,7 +448,8 @@ class Clusters:
         if isinstance(edits, str | os.PathLike):
             run, edits = read_edits(os.fspath(edits), self.kind.name)
             require(run == self.run_id, f"The edits were made for the run {run}, and this one is {self.run_id}.")
-        found: Any = edited(self._sparse or self, [dict(edit) for edit in edits], progress)
+        plain = json.loads(json.dumps(list(edits), default=int))  # numbers of NumPy, too, as the file has them
+        found: Any = edited(self._sparse or self, plain, progress)
         return cast(Self, found)
 
     def merge(self, *clusters: int) -> Self:
@@ -467,7 +468,7 @@ class Clusters:
         Clusters
             A new result; this one stays as it is.
         """
-        return self.edit([{"merge": self._as_shown(clusters)}])
+        return self.edit([{"merge": self._as_shown(*clusters)}])
 
     def merge_to(self, n_clusters: int) -> Self:
         """Merge clusters until so many are left: always the two whose merge costs least, as in the report.
@@ -503,7 +504,7 @@ class Clusters:
         Clusters
             A new result; this one stays as it is.
         """
-        return self.edit([{"split": cluster + self.kind.first, "into": parts}], progress=progress)
+        return self.edit([{"split": self._as_shown(cluster)[0], "into": parts}], progress=progress)
 
     def rename(self, names: Mapping[int, str]) -> Self:
         """Give clusters other names, by their numbers as in ``labels``.
@@ -513,7 +514,7 @@ class Clusters:
         Clusters
             A new result; this one stays as it is.
         """
-        return self.edit([{"rename": {str(number + self.kind.first): name for number, name in names.items()}}])
+        return self.edit([{"rename": dict(zip(map(str, self._as_shown(*names)), names.values(), strict=True))}])
 
     def set_aside(self, *clusters: int) -> Self:
         """Leave the rows of clusters unassigned, such as those of a cluster of junk, and new rows like them.
@@ -528,7 +529,7 @@ class Clusters:
         Clusters
             A new result; this one stays as it is.
         """
-        return self.edit([{"set aside": self._as_shown(clusters)}])
+        return self.edit([{"set aside": self._as_shown(*clusters)}])
 
     def move(self, rows: int | str | Sequence[int | str], to: int | None) -> Self:
         """Move rows to another cluster, whatever the model says. No template changes, and ``predict`` ignores it.
@@ -545,9 +546,12 @@ class Clusters:
         Clusters
             A new result; this one stays as it is.
         """
-        several = [rows] if isinstance(rows, int | np.integer | str) else list(rows)
+        several = list(rows) if isinstance(rows, Iterable) and not isinstance(rows, str) else [rows]
+        for row in several:
+            there = isinstance(row, str) or (is_integer(row) and 0 <= row < self.labels.size)
+            require(there, f"There is no {self.kind.row} at place {row!r}: places are 0 to {self.labels.size - 1}.")
         names = [row if isinstance(row, str) else str(self.table.rows[int(row)]) for row in several]
-        return self.edit([{"move": names, "to": None if to is None else to + self.kind.first}])
+        return self.edit([{"move": names, "to": None if to is None else self._as_shown(to)[0]}])
 
     def undo(self, edits: int = 1) -> Self:
         """The result without its last edits: the very numbers that it had before.
@@ -557,11 +561,14 @@ class Clusters:
         Clusters
         """
         n = len(self.edits)
-        require(1 <= edits <= n, f"There are {so_many(n, 'edit')}, so {edits} cannot be undone.")
+        require(1 <= edits <= n, f"{so_many(n, 'edit')} can be undone, not {edits}.")
         assert self.history is not None
         return cast(Self, self.history.original).edit(self.edits[:-edits])
 
-    def _as_shown(self, clusters: Sequence[int]) -> list[int]:
+    def _as_shown(self, *clusters: int) -> list[int]:
+        for number in clusters:
+            there = is_integer(number) and number in self.numbers
+            require(there, f"There is no cluster {number!r}: those in labels are {listed(self.numbers.tolist())}.")
         return [int(number) + self.kind.first for number in clusters]
 
     @cached_property
