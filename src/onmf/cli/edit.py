@@ -69,7 +69,7 @@ def edit(
     source: Annotated[
         list[str] | None, typer.Option(metavar="PATH", help="What was clustered, if it is no longer where it was.")
     ] = None,
-    force: Annotated[bool, typer.Option(help=FORCE.help)] = False,
+    force: Annotated[bool, typer.Option("--force", help=FORCE.help)] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help=QUIET.help)] = False,
     as_json: Annotated[bool, typer.Option("--json", help=JSON.help)] = False,
 ) -> None:
