@@ -27,7 +27,7 @@ from onmf.divergence import KullbackLeibler
 
 from .contenders import sib_data
 from .data import available, load
-from .measure import Run, an_iteration, describe_machine, in_turns, seconds, slope
+from .measure import Run, an_iteration, describe_machine, in_turns, medians, seconds, slope
 from .plain import plain_fit, plain_snpa
 from .results import MISSED, Record, figure, judged, measure_rows, name_rows, publish, section, table
 
@@ -37,6 +37,9 @@ TINY = "zipf-300"
 LOSSES = {"KL": 1, "Frobenius": 2}
 TARGETS = {("KL", 20): "≥ 2.5", ("KL", 100): "≥ 6", ("Frobenius", 20): "≥ 2", ("Frobenius", 100): "≥ 2"}
 """How many times as fast as one of KMeans an iteration on sparse counts should be."""
+
+GROUPED = {"pbmc4k_top2000": 10, "NG20": 20, "la12": 6, "classic": 4, "zipf-20000": 20}
+"""Data on which an iteration with groups is measured, and their numbers of clusters."""
 
 PEERS = ("KMeans", "NMF", "plain SciPy")
 """What the figure compares with."""
@@ -136,6 +139,24 @@ def images(quick: bool, repeats: int) -> Iterator[Record]:
     # Ten iterations of a small image are a small part of a fit, so the differences are noisy.
     for name, turns in (("made-20×20", 5),) if quick else (("jasper", 5), ("made-1000×1000", 1)):
         yield from against_kmeans("image", name, image(name), (4, 20), turns * repeats)
+
+
+def groups(quick: bool, repeats: int) -> Iterator[Record]:
+    """Compare one iteration with groups, drawn at random, with one without, in one thread."""
+    for name, k in ({TINY: 20} if quick else GROUPED).items():
+        X = load(name)[0] if name in available("documents") or name in available("cells") else corpus(name)
+        if X is None:
+            continue
+        options = {"init": start_of(X, k), "smoothing": 0.01 / X.shape[1], "tol": 0, "max_iter": 10, "n_threads": 1}
+
+        def iteration(number: int, X: Any = X, k: int = k, options: Any = options) -> float:
+            own = np.random.default_rng(0).integers(number, size=X.shape[0]) if number else None
+            spent = ONMF(k, **options).fit(X, groups=own).history_["seconds"]
+            return float(np.median(spent[1:-1]))  # the last one fits to the end
+
+        times = medians({str(number): functools.partial(iteration, number) for number in (0, 2, 10)}, repeats)
+        for number in ("2", "10"):
+            yield row("groups", f"{name}, {number} groups against none", times[number] / times["0"], "×", "≤ 1.3")
 
 
 def nmf(quick: bool, repeats: int) -> Iterator[Record]:
@@ -286,6 +307,7 @@ PARTS = {
     "peers": nmf,
     "fit": whole_fit,
     "images": images,
+    "groups": groups,
     "threads": threads,
     "growth": growth,
     "floor": floor,

@@ -101,7 +101,19 @@ def test_every_part_of_speed_runs(tmp_path, capsys):
     main(["--quick", "--repeats", "1", "--out", str(tmp_path)])
     rows = json.loads((tmp_path / "results.json").read_text())["rows"]
     parts = {row["part"] for row in rows}
-    assert parts == {"iteration", "peers", "fit", "image", "threads", "growth", "floor", "memory", "start", "bregman"}
+    assert parts == {
+        "iteration",
+        "peers",
+        "fit",
+        "image",
+        "groups",
+        "threads",
+        "growth",
+        "floor",
+        "memory",
+        "start",
+        "bregman",
+    }
     assert all(np.isfinite(row["value"]) for row in rows)
     for name in ("speed.md", "targets.md", "speed.png"):
         assert (tmp_path / name).stat().st_size > 500

@@ -107,22 +107,33 @@ def test_the_fit_of_fixed_labels_is_the_minimum():
 @pytest.mark.parametrize("form", [np.asarray, csr_array])
 def test_every_step_is_that_of_the_plain_formula(engine, form):
     X, _, own = made()
-    smoothing, rng = 1e-3, np.random.default_rng(1)
+    smoothing = 1e-3
     data = step_data(form(X.astype(float)), own, engine, smoothing)
     data.grouping = Grouping.of(data)
-    start = rng.random((K, P)) + 0.1
+    start = X[:K] + 1.0
     first = data.divergence.initial_centroids(np.hstack([start, np.zeros((K, 3))]))
     steps = GroupSteps(data.steps(first), data)
     w, s = start / start.sum(axis=1, keepdims=True), np.ones((3, P))
+    shares = np.array([X[own == b].sum() for b in range(3)]) / X.sum()
+    prior = 3 * PRIOR * shares[:, None]
     for _ in range(6):
         scores = X @ np.log(w + smoothing).T - X.sum(axis=1)[:, None] * np.log(w @ s.T)[:, own].T
         step = steps.next()
         labels = to_host(data.part.run.collect().labels)
         assert np.array_equal(labels, scores.argmax(axis=1))
+        m = np.array([[X[(labels == c) & (own == b)].sum() for b in range(3)] for c in range(K)])
+        A, S, T = m / (w @ s.T), *(np.stack([X[of == g].sum(axis=0) for g in range(3)]) for of in (labels, own))
+        w = S / (A @ s)
+        s = (T + prior) / (A.T @ w + prior)
+        w, s = w * (shares @ s), s / (shares @ s)
+        w, s = w / w.sum(axis=1, keepdims=True), s / s.mean(axis=1, keepdims=True)
         steps.update(step, more=True)
-        sums, w, s, _ = steps._fitted()
-        expected = [[X[(labels == c) & (own == b)].sum() for b in range(3)] for c in range(K)]
-        assert np.array_equal(sums[:, P:], expected), "the sums by label of the columns of the groups"
+        sums, found_w, found_s, _ = steps._fitted()
+        assert np.array_equal(sums[:, P:], m), "the sums by label of the columns of the groups"
+        if step.moved:  # a single round
+            assert found_w == pytest.approx(w, rel=1e-12)
+            assert found_s == pytest.approx(s, rel=1e-12)
+        w, s = found_w, found_s
 
 
 def places(X, own):

@@ -88,8 +88,14 @@ class Fitting:
 
     def __init__(self, grouping: Grouping, threads: Threads, effects: FloatArray | None = None) -> None:
         self.grouping, self.threads = grouping, threads
-        self.effects = np.ones_like(grouping.totals) if effects is None else effects  # s
+        self._s = np.ones_like(grouping.totals) if effects is None else effects.copy()  # times their means
+        self._means = np.ones(len(self._s))
         self.ratios: FloatArray | None = None  # (k, groups) v of centroids of sum 1
+
+    @property
+    def effects(self) -> FloatArray:
+        """The multipliers s. In a round nothing needs them, and dividing them by their means takes long."""
+        return self._s / self._means[:, None]
 
     def fit(
         self, sums: FloatArray, filled: Array, W: FloatArray, rounds: int, tilted: FloatArray | None = None
@@ -100,30 +106,30 @@ class Fitting:
         """
         from onmf.kernels import groups as kernel  # numba takes long to import
 
-        totals, prior, p, s = self.grouping.totals, self.grouping.prior, self.grouping.divergence.features, self.effects
+        totals, prior, p, s = self.grouping.totals, self.grouping.prior, self.grouping.divergence.features, self._s
         shares, m = prior / prior.sum(), np.ascontiguousarray(sums[:, p:])
         tiles = -(-p // kernel.TILE)
         (k, number), before = m.shape, np.arange(tiles + 1)
         v, lengths = np.empty((tiles, k, number)), np.empty((tiles, number))
         work, last = 4 * k * number * kernel.TILE, np.inf
         S = sums if tilted is None else tilted
-        v_before, s_before = np.ones_like(m) if self.ratios is None else self.ratios, s.copy()
+        v_before, s_before = np.ones_like(m) if self.ratios is None else self.ratios, np.array([[np.inf]])
         for done in range(1, rounds + 1):
             A, AT = divide(S[:, p:], v_before), np.ascontiguousarray(divide(m, v_before).T)
-            given = W, s, v, lengths, S, totals, prior, shares, filled, A, AT
+            given = W, s, v, lengths, S, totals, prior, shares, filled, A / self._means, AT
             self.threads.over_blocks(partial(kernel.fit_tiles, *given), before, work)
-            mean, ratios = lengths.sum(axis=0) / p, v.sum(axis=0)
+            self._means, ratios = lengths.sum(axis=0) / p, v.sum(axis=0)
             size = matrix_product(ratios, shares[:, None])  # as long as Σ_b π_b s_bj = 1
-            s /= mean[:, None]
-            ratios = divide(ratios / mean, size)
+            ratios = divide(ratios / self._means, size)
             ratios[size[:, 0] == 0] = 1.0
             v_before = ratios * size
             if done % CHECKED == 0 and tilted is not None:  # no objective falls
-                if np.max(np.abs(s - s_before) / s) <= CONVERGED:
+                effects = self.effects
+                if np.max(np.abs(effects - s_before) / effects) <= CONVERGED:
                     break
-                s_before = s.copy()
+                s_before = effects
             elif done % CHECKED == 0:
-                value = self.grouping.objective(sums, divide(W[:, :p], size), s, ratios)
+                value = self.grouping.objective(sums, divide(W[:, :p], size), self.effects, ratios)
                 if last - value <= PRECISION * self.grouping.total:
                     break
                 last = value
@@ -136,10 +142,10 @@ class GroupSteps(Steps):
 
     def __init__(self, inner: Steps, data: Data, effects: FloatArray | None = None) -> None:
         self.inner, self.grouping, self.known = inner, data.grouping, data.known
-        self.fitting = Fitting(data.grouping, data.backend.threads)
+        self.fitting = Fitting(data.grouping, data.backend.threads, effects)
         if effects is not None:
             w = data.grouping.divergence.normalise(to_host(inner.centroids))[:, : data.grouping.divergence.features]
-            self.fitting.effects, self.fitting.ratios = effects.copy(), products(w, effects)
+            self.fitting.ratios = products(w, effects)
         self._sums: FloatArray | None = None  # of the last step
         self._ended = False  # whether the last fit went to the end
         tilts = data.guide is not None and data.guide.tilts

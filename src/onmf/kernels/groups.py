@@ -11,7 +11,7 @@ import numpy as np
 from .jit import jit_dividing as jit
 from .lanes import WIDTH, add_products, load, repeat, store, total, zeros
 
-TILE = 256  # features that are fitted together; they stay in the cache
+TILE = 512  # features that are fitted together; they stay in the cache
 
 
 @jit
