@@ -220,8 +220,8 @@ FAULTS = [
     Fault(
         "third-margin-not-matched",
         "src/onmf/fit/groups.py",
-        "v_before = ratios * size",
-        "v_before = size",
+        "A = divide(m, ratios * size)",
+        "A = m / size",
         "tests/contract/test_groups.py::test_the_fit_of_fixed_labels_is_the_minimum",
     ),
     Fault(

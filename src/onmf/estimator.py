@@ -720,7 +720,8 @@ def fit_model(
     check_parameters(model)
     divergence = get_divergence(model.beta_loss, model.smoothing)
     relative = has_relative_smoothing(model)
-    given = None if known is None else Known.of(known, model.n_clusters, relative and groups is None)
+    labels = None if known is None else Known.of(known, model.n_clusters, relative and groups is None)
+    given = labels if labels is not None and len(labels.rows) else None  # -1 alone says nothing
     own = None if groups is None else check_groups(groups, relative)
     several = own if own is not None and len(own) > 1 else None  # one group is none
     guided = None if given is None and seeds is None else clusters_given(given, seeds, model.n_clusters)
@@ -736,6 +737,8 @@ def fit_model(
         model, X, divergence, weights, groups=several, known=given, engine=engine, reset=True, warn=True
     )
     check_rows(data.shape[0], model.n_clusters)
+    if labels is not None:
+        labels.check_rows(data.shape[0])
     if seeds is not None:
         names = getattr(model, "feature_names_in_", None)
         priors = priors_of(seeds, model.n_clusters, model.n_features_in_, names)
@@ -810,7 +813,7 @@ CHECKS: tuple[tuple[tuple[str, ...], Callable[[Any], bool], str], ...] = (
     ),
     (("forgetting",), lambda value: 0 < number(value) <= 1, "a number greater than 0, at most 1"),
     (("adapt",), lambda value: is_auto(value) or 0 <= number(value) <= 1, "a number from 0 to 1, or 'auto'"),
-    (("seed_share",), lambda value: 0 < number(value) < np.inf, "a number greater than 0"),
+    (("seed_share",), lambda value: 0 < number(value) <= 1e6, "a number greater than 0, at most 1e6"),
     (("sparse_output",), lambda value: isinstance(value, bool | np.bool_), "True or False"),
     (("verbose",), lambda value: isinstance(value, Integral) and int(value) >= 0, "an integer, at least 0"),
     (

@@ -10,6 +10,8 @@ from scipy.optimize import minimize
 from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.naive_bayes import MultinomialNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MaxAbsScaler
 from test_backends import MADE, OTHERS
 from test_groups import made, places
 
@@ -18,7 +20,7 @@ from conftest import assert_same_bits
 from onmf import ONMF
 from onmf.backend import to_host
 from onmf.data import InMemory
-from onmf.data.known import Known, without_known
+from onmf.data.known import Known, priors_of, without_known
 from onmf.divergence import KullbackLeibler
 from onmf.fit.adapt import ODDS, USUAL, choose, folds_of
 from onmf.fit.known import Guide, GuidedSteps
@@ -119,6 +121,30 @@ def test_centroids_are_the_minimum_for_their_labels(adapt, share):
     C = model.cluster_centers_ / model.cluster_centers_.sum(axis=1, keepdims=True)
     assert loss(np.log(C).ravel()) == pytest.approx(best.fun, rel=1e-8)
     assert pytest.approx(plain_centroids(X, labels, known, adapt, None, priors, share), rel=1e-9) == C
+
+
+@pytest.mark.filterwarnings("ignore:The clusters of some groups hold no rows of the others")
+@pytest.mark.parametrize("adapt", [0, 0.1])
+@pytest.mark.parametrize("nested", [False, True])
+def test_centroids_are_the_minimum_for_the_multipliers_of_their_groups(adapt, nested):
+    """Also if each cluster is a group of its own, which tells nothing about multipliers."""
+    X, labels, own = made(150)
+    own, known = labels if nested else own, some_known(labels, 4)
+    model = ONMF(K, adapt=adapt, random_state=0).fit(X, known=known, groups=own)
+    labels, s = model.labels_, model.group_effects_
+    weights = np.where(known < 0, adapt, 1.0)
+    S = np.stack([(weights * (labels == k)) @ X for k in range(K)])
+    m = np.stack([np.bincount(own, weights * (labels == k) * X.sum(axis=1), len(s)) for k in range(K)])
+    W = model.cluster_centers_ / model.cluster_centers_.sum(axis=1, keepdims=True)
+    for w, sums, counts in zip(W, S, m, strict=True):
+
+        def loss(values, has=sums > 0, sums=sums, counts=counts):
+            inside = s[:, has] @ np.exp(values)
+            return (counts * np.log(inside)).sum() - (sums[has] * values).sum()
+
+        best = minimize(loss, np.zeros((sums > 0).sum()), method="L-BFGS-B", options={"maxiter": 5000, "maxfun": 10**6})
+        assert (w > 0).tolist() == (sums > 0).tolist()
+        assert loss(np.log(w[sums > 0])) == pytest.approx(best.fun, rel=1e-7)
 
 
 def test_without_adapting_rows_go_where_a_multinomial_classifier_puts_them():
@@ -403,11 +429,18 @@ class TestSeeds:
             ({key: [0] for key in "abcd"}, "seeds has 4 clusters, and n_clusters=3"),
             ({0: {1: -1.0}}, r"seeds\[0\]\[1\] is -1.0: a weight is a number greater than 0"),
             ({0: {1: np.nan}}, "a weight is a number greater than 0"),
+            ({0: [[1, 2]]}, r"seeds\[0\] has \[1, 2\], which is not a feature of X"),
         ],
     )
     def test_refusals(self, seeds, message):
         with pytest.raises(ValueError, match=message):
             ONMF(3).fit(self.X, seeds=seeds)
+
+    def test_only_the_proportions_of_weights_count(self):
+        priors = [priors_of({1: {2: 1.0 * size, 5: 0.5 * size}}, 3, 8, None) for size in (1.0, 1e308, 1e-320)]
+        assert priors[0][1, [2, 5]] == pytest.approx([2 / 3, 1 / 3])
+        for other in priors[1:]:
+            assert other == pytest.approx(priors[0], rel=1e-3)
 
     def test_a_seed_that_no_row_has_is_refused(self):
         X = self.X.copy()
@@ -446,11 +479,12 @@ def test_refusals(parameters, known, message):
 @pytest.mark.parametrize("number", [89, 91, 121])
 def test_every_place_refuses_another_number_of_labels(number):
     X, _, _ = made(120)
-    X, known = np.vstack([X, X])[:120], np.full(number, -1)
-    known[0] = 1
+    X, known = np.vstack([X, X])[:120], np.full((2, number), -1)
+    known[0, 0] = 1
     for _, rows, _ in places(X, np.zeros(120, dtype=int)):
-        with pytest.raises(ValueError, match=f"known has {number} labels, but X has 120 rows"):
-            ONMF(K).fit(rows, known=known)
+        for given in known:
+            with pytest.raises(ValueError, match=f"known has {number} labels, but X has 120 rows"):
+                ONMF(K).fit(rows, known=given)
 
 
 @pytest.mark.filterwarnings("ignore:.*rows of X are zero everywhere")
@@ -475,9 +509,10 @@ def test_y_is_ignored_and_the_rest_is_routed():
     X, labels, _ = made(90)
     assert_same_bits(ONMF(K).fit(X), ONMF(K).fit(X, labels))
     with sklearn.config_context(enable_metadata_routing=True):
-        requests = ONMF(K).set_fit_request(known=True, seeds=True).get_metadata_routing()
-    assert requests.fit.requests["known"] is True
-    assert requests.fit.requests["seeds"] is True
+        model = ONMF(K).set_fit_request(known=True, seeds=True)
+        line = make_pipeline(MaxAbsScaler(), model).fit(X, known=some_known(labels), seeds={0: [1]})
+    expected = ONMF(K).fit(MaxAbsScaler().fit_transform(X), known=some_known(labels), seeds={0: [1]})
+    assert_same_bits(line[-1], expected)
     assert np.array_equal(
         ONMF(K).fit_predict(X, known=some_known(labels)), ONMF(K).fit(X, known=some_known(labels)).labels_
     )

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from onmf.arrays import to_host
-from onmf.divergence import Array, Divergence, FloatArray, KullbackLeibler, number
+from onmf.divergence import Array, Divergence, FloatArray, KullbackLeibler, divide, number
 from onmf.io.rules import abbreviate, require
 
 from .base import Part
@@ -52,12 +52,10 @@ class Known:
     relative: bool
 
     @classmethod
-    def of(cls, known: Any, k: int, relative: bool) -> Known | None:
-        """The known rows from the labels that a user gave for k clusters; None if all rows are free."""
+    def of(cls, known: Any, k: int, relative: bool) -> Known:
+        """The known rows from the labels that a user gave for k clusters."""
         labels = read_known(known)
         rows = np.flatnonzero(labels != FREE)
-        if not len(rows):
-            return None
         wrong = rows[(labels[rows] < FREE) | (labels[rows] >= k)]
         if len(wrong):
             raise ValueError(
@@ -185,13 +183,14 @@ def priors_of(seeds: Mapping[Any, Any], k: int, p: int, names: Array | None) -> 
         what, given = f"seeds[{key!r}]", seeds[key]
         if isinstance(given, str) or not isinstance(given, Iterable):
             raise ValueError(f"{what} is {abbreviate(given)}: give a list of features, or their weights by feature.")
-        weights = given if isinstance(given, Mapping) else dict.fromkeys(given, 1.0)
+        weights = list(given.items() if isinstance(given, Mapping) else ((feature, 1.0) for feature in given))
         require(weights, f"{what} names no feature: name one, or leave the cluster out.")
-        for feature, weight in weights.items():
+        for feature, weight in weights:
             if not 0 < number(weight) < np.inf:
                 raise ValueError(f"{what}[{feature!r}] is {abbreviate(weight)}: a weight is a number greater than 0.")
-            priors[cluster, _place(feature, places, p, what)] += float(weight)
-    return priors / np.maximum(priors.sum(axis=1, keepdims=True), 1e-300)
+            priors[cluster, _place(feature, places, p, what)] = float(weight)
+    priors = divide(priors, priors.max(axis=1, keepdims=True))  # sums of large weights would overflow
+    return divide(priors, priors.sum(axis=1, keepdims=True))
 
 
 def _place(feature: Any, places: Mapping[Any, int], p: int, what: str) -> int:

@@ -44,7 +44,7 @@ def guide_of(data: Data, settings: Settings, start: Callable[[], Any]) -> Guide 
     priors = np.zeros((settings.n_clusters, features_of(data))) if settings.priors is None else settings.priors
     guide = Guide.of(data, 1.0 if settings.adapt is None else settings.adapt, priors, settings.seed_share)
     if settings.adapt is None and data.known is not None:
-        free = float(data.total(free_mass)) * np.count_nonzero(guide.has_rows) / settings.n_clusters
+        free = float(data.total(free_mass)) * float(guide.has_rows.mean())
         guide = replace(guide, adapt=adapts(guide, free)[choose(put_back(data, settings, priors, start, free))])
     return guide
 

@@ -97,13 +97,8 @@ class Fitting:
         """The multipliers s. In a round nothing needs them, and dividing them by their means takes long."""
         return self._s / self._means[:, None]
 
-    def fit(
-        self, sums: FloatArray, filled: Array, W: FloatArray, rounds: int, tilted: FloatArray | None = None
-    ) -> None:
-        """Fit to the sums by label (k, p + groups) in some rounds, and overwrite the centroids W, of the same shape.
-
-        If sums are ``tilted``, centroids are fitted to these, and multipliers to the sums of all rows.
-        """
+    def fit(self, sums: FloatArray, filled: Array, W: FloatArray, rounds: int) -> None:
+        """Fit to the sums by label (k, p + groups) in some rounds, and overwrite the centroids W, of the same shape."""
         from onmf.kernels import groups as kernel  # numba takes long to import
 
         totals, prior, p, s = self.grouping.totals, self.grouping.prior, self.grouping.divergence.features, self._s
@@ -112,23 +107,17 @@ class Fitting:
         (k, number), before = m.shape, np.arange(tiles + 1)
         v, lengths = np.empty((tiles, k, number)), np.empty((tiles, number))
         work, last = 4 * k * number * kernel.TILE, np.inf
-        S = sums if tilted is None else tilted
-        v_before, s_before = np.ones_like(m) if self.ratios is None else self.ratios, np.array([[np.inf]])
+        v_before = np.ones_like(m) if self.ratios is None else self.ratios
         for done in range(1, rounds + 1):
-            A, AT = divide(S[:, p:], v_before), np.ascontiguousarray(divide(m, v_before).T)
-            given = W, s, v, lengths, S, totals, prior, shares, filled, A / self._means, AT
+            A = divide(m, v_before)
+            given = W, s, v, lengths, sums, totals, prior, shares, filled, A / self._means, np.ascontiguousarray(A.T)
             self.threads.over_blocks(partial(kernel.fit_tiles, *given), before, work)
             self._means, ratios = lengths.sum(axis=0) / p, v.sum(axis=0)
             size = matrix_product(ratios, shares[:, None])  # as long as Σ_b π_b s_bj = 1
             ratios = divide(ratios / self._means, size)
             ratios[size[:, 0] == 0] = 1.0
             v_before = ratios * size
-            if done % CHECKED == 0 and tilted is not None:  # no objective falls
-                effects = self.effects
-                if np.max(np.abs(effects - s_before) / effects) <= CONVERGED:
-                    break
-                s_before = effects
-            elif done % CHECKED == 0:
+            if done % CHECKED == 0:
                 value = self.grouping.objective(sums, divide(W[:, :p], size), self.effects, ratios)
                 if last - value <= PRECISION * self.grouping.total:
                     break
@@ -148,8 +137,8 @@ class GroupSteps(Steps):
             self.fitting.ratios = products(w, effects)
         self._sums: FloatArray | None = None  # of the last step
         self._ended = False  # whether the last fit went to the end
-        tilts = data.guide is not None and data.guide.tilts
-        self._tilt = Tilt(data.guide) if tilts else None
+        self._tilt = Tilt(data.guide) if data.guide is not None and data.guide.tilts else None
+        self._plain = None if self._tilt is None else to_host(inner.centroids).copy()  # multipliers are fitted with it
 
     @property
     def centroids(self) -> FloatArray:  # type: ignore[override]
@@ -177,12 +166,21 @@ class GroupSteps(Steps):
             return lambda: 0.0
         self._ended = not moved
         W, self._sums = to_host(self.centroids), np.ascontiguousarray(to_host(step.sums))
-        tilted = None if self._tilt is None else np.ascontiguousarray(self._tilt(self._sums, step.mass)[0])
-        self.fitting.fit(self._sums, ~step.empty, W, ROUNDS if moved and more else MOST_ROUNDS, tilted)
+        rounds = ROUNDS if moved and more else MOST_ROUNDS
+        self.fitting.fit(self._sums, ~step.empty, W if self._plain is None else self._plain, rounds)
+        if self._tilt is not None:
+            sums, mass = self._tilt(self._sums, step.mass)
+            W[mass > 0] = self._tilted(sums[mass > 0], W[mass > 0], rounds)
         if W is not self.centroids:
             for cluster, centroid in enumerate(W):
                 self.inner.put(cluster, centroid)
         return lambda: np.inf
+
+    def _tilted(self, sums: FloatArray, W: FloatArray, rounds: int) -> FloatArray:
+        """Centroids of tilted sums, from earlier ones, for the multipliers of this step. → (k, p + groups)"""
+        divergence, p, s = self.grouping.divergence, self.grouping.divergence.features, self.fitting.effects
+        w = fit_centroids(sums[:, :p], sums[:, p:], s, divergence.normalise(W)[:, :p], rounds)
+        return divergence.with_groups(w, products(w, s))
 
     def _fitted(self) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
         """Sums by label, centroids of sum 1, multipliers, and ⟨w_k, s_b⟩."""
@@ -267,6 +265,18 @@ def estimate_effects(data: Data, w: FloatArray) -> FloatArray:
     return s[0]
 
 
+def fit_centroids(S: FloatArray, m: FloatArray, s: FloatArray, w: FloatArray, rounds: int) -> FloatArray:
+    """Centroids of sum 1 for sums and counts, from earlier centroids, if the multipliers stay as they are. → (k, p)"""
+    m = np.where(m.any(axis=1, keepdims=True), m, 1.0)  # a cluster that has seeds alone is in all groups
+    for _ in range(rounds):
+        before = w
+        w = divide(S, matrix_product(divide(m, products(w, s)), s))
+        w = divide(w, w.sum(axis=1, keepdims=True))
+        if np.max(np.abs(w - before)) <= CONVERGED:
+            break
+    return w
+
+
 def centroids_for_effects(
     X: Any, labels: Array, k: int, effects: FloatArray, codes: Array
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -282,12 +292,7 @@ def centroids_for_effects(
     m: FloatArray = np.zeros((k, number))
     np.add.at(m, (labels, codes), totals)
     w = divide(S, S.sum(axis=1, keepdims=True))
-    for _ in range(MOST_ROUNDS):
-        before = w
-        w = divide(S, matrix_product(divide(m, products(w, effects)), effects))
-        w = divide(w, w.sum(axis=1, keepdims=True))
-        if np.max(np.abs(w - before)) <= CONVERGED:
-            break
+    w = fit_centroids(S, m, effects, w, MOST_ROUNDS)
     scales = totals / products(w, effects)[labels, codes]
     norms = np.sqrt(np.bincount(labels, weights=scales * scales, minlength=k))
     norms[norms == 0] = 1.0
