@@ -253,6 +253,13 @@ FAULTS = [
         "tests/contract/test_known.py::TestAdapt::test_a_row_that_is_left_out_leaves_no_trace",
     ),
     Fault(
+        "smoothing-of-known-rows-alone",
+        "src/onmf/fit/adapt.py",
+        "guide.adapt * free",
+        "0.0 * free",
+        "tests/contract/test_known.py::TestAdapt::test_smoothing_follows_from_the_sums",
+    ),
+    Fault(
         "plus-plus-forgets-the-nearest-seed",
         "src/onmf/fit/starts.py",
         "np.minimum(known.losses, new)",

@@ -80,8 +80,8 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         Number of runs that vote if ``init="consensus"``.
     smoothing : float or "auto", default="auto"
         The ε that is added to centroids of sum 1, so that a zero does not cost infinity. Only 0 < β ≤ 1 needs it.
-        ``"auto"``: 1e-3, as in the paper; 0.01 / n_features for rows with groups; with known rows at most 0.3 counts of
-        each feature in a known cluster of mean size.
+        ``"auto"``: 1e-3, as in the paper; 0.01 / n_features for rows with groups; with known rows of all clusters
+        at most 0.3 counts of each feature in a cluster of mean size.
     engine : str, Engine or Backend, default="auto"
         What holds the rows and computes: ``"cpu"``, ``"gpu"`` (needs CuPy) or ``"reference"``, plain NumPy; for data in
         parts ``"blocks"`` or ``"dask"``. ``"auto"``: the GPU for CuPy arrays, whose results are such, else the CPU.

@@ -22,7 +22,7 @@ from onmf.backend import to_host
 from onmf.data import InMemory
 from onmf.data.known import Known, priors_of, without_known
 from onmf.divergence import KullbackLeibler
-from onmf.fit.adapt import ODDS, USUAL, choose, folds_of
+from onmf.fit.adapt import ALONE, ODDS, USUAL, choose, folds_of
 from onmf.fit.known import Guide, GuidedSteps
 
 K, P = 3, 12
@@ -332,13 +332,12 @@ class TestAdapt:
         known = some_known(labels, 1)
         model = ONMF(K).fit(X, known=known)
         held = X[known >= 0].sum() / X[known < 0].sum()
-        assert model.adapt_ == pytest.approx(held), "all free rows count as much as all known ones"
-        assert ODDS[USUAL] == 1
+        assert model.adapt_ == pytest.approx(10 * held), "all free rows count ten times as much as all known ones"
 
     def test_the_best_value_wins_and_then_the_nearest_to_the_usual_one(self):
         correct = np.zeros((len(ODDS), 4), dtype=bool)
         assert choose(correct) == USUAL
-        assert choose(correct[:, :0]) == USUAL
+        assert choose(correct[:, :0]) == ALONE
         correct[[0, 2]] = True
         assert choose(correct) == 2
         correct[2, 0] = False
@@ -353,12 +352,15 @@ class TestAdapt:
         assert sorted(folds[:5]) == [0, 0, 1, 1, 2]
         assert sorted(folds[6:8]) == [0, 1]
 
-    def test_smoothing_follows_from_the_known_rows(self):
+    def test_smoothing_follows_from_the_sums(self):
         X, labels, own = made(400)
         X = 50 * X
         known = some_known(labels, 4)
-        mean = X[known >= 0].sum() / K
-        assert ONMF(K).fit(X, known=known).divergence_.smoothing == pytest.approx(0.3 / mean)
+        held, free = X[known >= 0].sum(), X[known < 0].sum()
+        for adapt in (0, 0.1, 1, "auto"):
+            model = ONMF(K, adapt=adapt).fit(X, known=known)
+            mean = (held + model.adapt_ * free) / K
+            assert model.divergence_.smoothing == pytest.approx(0.3 / mean)
         assert ONMF(K).fit(X / 1e6, known=known).divergence_.smoothing == 1e-3, "at most the usual one"
         assert ONMF(K + 1, random_state=0).fit(X, known=known).divergence_.smoothing == 1e-3, "some are not known"
         assert ONMF(K, smoothing=0.02).fit(X, known=known).divergence_.smoothing == 0.02

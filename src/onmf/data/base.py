@@ -72,6 +72,10 @@ class Data(ABC):
     def with_divergence(self, divergence: Divergence) -> Data:
         """The same rows for another divergence."""
 
+    def smooth(self, divergence: Divergence) -> None:
+        """Take a divergence that differs in its smoothing alone for all that follows."""
+        self.divergence = divergence
+
     def to_device(self, array: Any) -> Any:
         """Bring an array to where functions over parts take it from: the host, if there are many parts."""
         return to_host(array)
@@ -175,6 +179,11 @@ class InMemory(Data):
 
     def with_divergence(self, divergence: Divergence) -> InMemory:
         return InMemory(self.backend.make_block(self.block.source, divergence, self.block.weights))
+
+    def smooth(self, divergence: Divergence) -> None:
+        super().smooth(divergence)
+        self.block = self.block.copy_with(divergence=divergence)
+        self.part = Part(self.block, self.backend.start_run(self.block))
 
     def single_part(self) -> Part:
         return self.part

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array, issparse, vstack
 
-from onmf.arrays import take_rows
 from onmf.backend import Backend, Matrix, ReferenceBackend, available_cores, on_gpu
 from onmf.divergence import Array, Divergence, FloatArray
 from onmf.io.rules import require
@@ -22,7 +21,7 @@ from onmf.io.rules import require
 from .base import Data, Engine, Memory
 from .dask import Dask, as_blocks
 from .groups import Groups
-from .known import Known, mass_of_known, without_known
+from .known import Known, without_known
 from .parts import Blocks, PartsEngine, Progress, Source, name_part_in_errors
 from .validate import (
     as_numbers,
@@ -142,8 +141,6 @@ def prepare_data(
         if known is not None:
             known.check_rows(rows.shape[0])
             known, weights = known.weighted(weights), without_known(weights, known.free)
-            total = (take_rows(rows, known.rows).sum(axis=1, dtype=np.float64) * known.weights).sum()
-            divergence = known.plain_divergence(divergence, float(total))
         if groups is not None:
             n, p = rows.shape
             groups.check_length(n)
@@ -170,7 +167,6 @@ def prepare_data(
     if known is not None:
         known.check_rows(data.shape[0])
         known, source = leave_out_known(source, known, data.sizes)
-        divergence = known.plain_divergence(divergence, data.total(mass_of_known, known))
     if groups is not None:
         source = with_groups(source, groups, data.sizes or None, estimator.n_features_in_)
         divergence = groups.divergence(divergence, estimator.n_features_in_)

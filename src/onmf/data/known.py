@@ -14,16 +14,13 @@ from typing import Any
 import numpy as np
 
 from onmf.arrays import to_host
-from onmf.divergence import Array, Divergence, FloatArray, KullbackLeibler, divide, number
+from onmf.divergence import Array, FloatArray, divide, number
 from onmf.io.rules import abbreviate, require
 
 from .base import Part
 from .groups import is_missing
 from .validate import check_unmasked, unwrap_xarray
 
-COUNTS = (
-    0.3  # of each feature that smoothing adds to a known cluster of mean size, if they are less than the usual ones
-)
 FREE = -1  # the label of a row whose cluster is not known; scikit-learn's sign for it
 
 
@@ -42,7 +39,7 @@ class Known:
     weights : (m,) array
         Their sample weights.
     relative : bool
-        Whether the smoothing is relative to the sums of the known clusters.
+        Whether smoothing follows from the sums of the clusters, all of which have known rows.
     """
 
     n: int
@@ -90,23 +87,11 @@ class Known:
         """Some of the known rows; the others are not counted anywhere."""
         return replace(self, rows=self.rows[chosen], labels=self.labels[chosen], weights=self.weights[chosen])
 
-    def plain_divergence(self, plain: Divergence, total: float) -> Divergence:
-        """The divergence with the smoothing for known rows of this sum, if that follows from it."""
-        mean = total / len(np.unique(self.labels))
-        assert isinstance(plain, KullbackLeibler)
-        return plain.changed(smoothing=min(plain.smoothing, COUNTS / mean)) if self.relative and mean else plain
-
     def inside(self, part: Part) -> tuple[Array, Array, FloatArray]:
         """The known rows of a part, counted from its first, their clusters and their weights."""
         bounds = np.searchsorted(self.rows, [part.first, part.first + len(part.block)])
         here = slice(*bounds.tolist())
         return self.rows[here] - part.first, self.labels[here], self.weights[here]
-
-
-def mass_of_known(part: Part, known: Known) -> float:
-    """The sum of the known rows of a part."""
-    rows, _, weights = known.inside(part)
-    return float((to_host(part.block.terms["sum"])[rows] * weights).sum())
 
 
 def read_known(known: Any) -> Array:

@@ -198,6 +198,8 @@ class PartTask:
         added = 0 if source.groups is None else len(source.groups)
         if kept is not None and kept.resident is raw and raw is not None:
             block = kept.block
+            if block.divergence != self.divergence:  # in its smoothing
+                block = block.copy_with(divergence=self.divergence)
         else:
             try:
                 features = None if source.features is None else source.features - added
@@ -228,7 +230,7 @@ class PartTask:
                 own = check_weights(own, n, of_part=True)
                 block = self.backend.make_block(rows, self.divergence, own)
             else:
-                block = kept.block.copy_with(rows=self.backend.place(rows), source=rows)
+                block = kept.block.copy_with(rows=self.backend.place(rows), source=rows, divergence=self.divergence)
         part = CachedPart(block, self.backend.start_run(block), number, first, cache=cache, zeros=zeros)
         if kept is not None:
             part.run.state, part.step_number, part.scratch = kept.state, kept.step_number, kept.scratch

@@ -13,7 +13,7 @@ import numpy as np
 from onmf.backend import to_host
 from onmf.data import Data, Part
 from onmf.data.known import Known
-from onmf.divergence import Array, FloatArray
+from onmf.divergence import Array, Divergence, FloatArray, KullbackLeibler
 
 from .groups import Grouping, features_of
 from .known import Guide
@@ -24,11 +24,16 @@ ODDS = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0, np.inf)
 """What all free rows may count together, relative to all known ones; a is 0 for the first, and 1 for the last."""
 
 USUAL = ODDS.index(1.0)
-"""The odds that are used if no known row can be left out; of several that are as good, the nearest are taken."""
+"""Of several odds that are as good, the nearest to these are taken."""
+
+ALONE = ODDS.index(10.0)
+"""The odds that are used if no known row can be left out."""
 
 FOLDS = 3
 """Parts of the known rows that are left out in turn."""
 
+COUNTS = 0.3
+"""What smoothing adds to each feature of a cluster of mean size, if that is less than the usual smoothing."""
 
 ITERATIONS = 10
 """Iterations of a fit without some rows, at most: which rows are put back is clear long before the last one moves."""
@@ -43,10 +48,20 @@ def guide_of(data: Data, settings: Settings, start: Callable[[], Any]) -> Guide 
         return None
     priors = np.zeros((settings.n_clusters, features_of(data))) if settings.priors is None else settings.priors
     guide = Guide.of(data, 1.0 if settings.adapt is None else settings.adapt, priors, settings.seed_share)
-    if settings.adapt is None and data.known is not None:
-        free = float(data.total(free_mass)) * float(guide.has_rows.mean())
+    if data.known is None:
+        return guide
+    plain, free = data.divergence, float(data.total(free_mass)) * float(guide.has_rows.mean())
+    if settings.adapt is None:
         guide = replace(guide, adapt=adapts(guide, free)[choose(put_back(data, settings, priors, start, free))])
+    data.smooth(smoothed(plain, guide, free, data.known))
     return guide
+
+
+def smoothed(plain: Divergence, guide: Guide, free: float, known: Known) -> Divergence:
+    """The divergence with the smoothing for the sums that centroids follow from, if it depends on them."""
+    assert isinstance(plain, KullbackLeibler)
+    mass = float(guide.sums.mass.sum()) + guide.adapt * free
+    return plain.changed(smoothing=min(plain.smoothing, COUNTS * len(guide.priors) / mass)) if known.relative else plain
 
 
 def adapts(guide: Guide, free: float) -> list[float]:
@@ -57,7 +72,7 @@ def adapts(guide: Guide, free: float) -> list[float]:
 
 def put_back(data: Data, settings: Settings, priors: FloatArray, start: Callable[[], Any], free: float) -> Array:
     """Whether known rows are put back into their clusters when they are left out, for all odds. → (odds, rows) bool"""
-    known, before = data.known, (data.known, data.grouping, data.guide)
+    known, plain, before = data.known, data.divergence, (data.known, data.grouping, data.guide)
     folds = folds_of(known, np.concatenate(data.map(are_usable, known)))
     found = [np.empty((len(ODDS), 0), dtype=bool)]
     try:
@@ -67,6 +82,7 @@ def put_back(data: Data, settings: Settings, priors: FloatArray, start: Callable
             guide, labels = Guide.of(data, 1.0, priors, settings.seed_share), []
             for adapt in adapts(guide, free):
                 data.guide = replace(guide, adapt=adapt)
+                data.smooth(smoothed(plain, data.guide, free, data.known))
                 alternate(
                     data, start().centroids, max_iter=min(settings.plan.max_iter, ITERATIONS), tol=settings.plan.tol
                 )
@@ -109,5 +125,7 @@ def choose(correct: Array) -> int:
 
     ``correct`` (odds, rows) says which rows are put back.
     """
+    if not correct.size:
+        return ALONE
     best = np.flatnonzero(correct.sum(axis=1) == correct.sum(axis=1).max())
     return int(best[np.abs(best - USUAL).argmin()])

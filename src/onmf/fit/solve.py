@@ -186,7 +186,7 @@ def fit_estimating(
     """
     divergence = data.divergence
     if not isinstance(divergence, NegativeBinomial) or not estimates(divergence):
-        return compute(data, settings, listener), divergence
+        return compute(data, settings, listener), data.divergence  # known rows may have changed its smoothing
     if divergence.kernel_functions is None:
         raise ValueError(
             "theta='auto' is estimated by the likelihood of the negative binomial, and "
