@@ -24,6 +24,7 @@ BENCHMARKS = {
     "steps": "steps.run",
     "number": "number.run",
     "surprise": "surprise.run",
+    "known": "known.run",
     "divergences": "divergences.run",
     "reliability": "reliability.run",
     "cells": "cells.compare.run",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks import documents, gpu, groups, measure, number, scale, speed, steps, surprise
+from benchmarks import documents, gpu, groups, known, measure, number, scale, speed, steps, surprise
 from benchmarks.__main__ import BENCHMARKS, main
 from benchmarks.cells import compare
 from benchmarks.data import load
@@ -77,6 +77,7 @@ def tables_of_the_docs():
     yield "optima/optima", documents.summary_of_optima(stored("optima/results.json"))
     yield "optima/steps", steps.summary(stored("optima/steps.json"))
     yield "number/number", number.summary(stored("number/results.json"))
+    yield "known/known", known.summary(stored("known/results.json"))
     yield "surprise/surprise", surprise.summary(stored("surprise/results.json"))
     yield "scale/scale", scale.summary(stored("scale/results.json"))
     yield "gpu/gpu", gpu.to_markdown(**stored("gpu/results.json"))
@@ -142,6 +143,25 @@ def test_the_number_of_clusters_is_measured(tmp_path, capsys, monkeypatch):
     main(arguments)
     assert json.loads((tmp_path / "results.json").read_text()) == found
     assert "and exact or off by one in 100% of 2 cases" in capsys.readouterr().out
+
+
+def test_known_rows_are_measured(tmp_path, capsys):
+    """On a set of which nearly all rows are found. A second run measures nothing again."""
+    arguments = ["known", "--sets", "made-4", "--draws", "1", "--out", str(tmp_path)]
+    main(arguments)
+    found = json.loads((tmp_path / "results.json").read_text())
+    sizes = np.bincount(load("made-4")[1])
+    rows = [int(np.minimum(n, sizes // 2).sum()) for n in known.NUMBERS]
+    assert [(record["rows"], record["free"]) for record in found["known"]] == [(n, 120 - n) for n in rows]
+    for record in found["known"]:
+        assert record["none"] == record["classifier"]
+        assert record["auto"] > 90
+    [half] = found["half"]
+    assert half["with"] > 90
+    assert half["named"] <= half["with"]
+    main(arguments)
+    assert json.loads((tmp_path / "results.json").read_text()) == found
+    assert "| made-4 |" in capsys.readouterr().out
 
 
 def test_surprise_is_measured(tmp_path, capsys, monkeypatch):
