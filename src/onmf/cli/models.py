@@ -16,6 +16,7 @@ import typer
 import onmf
 from onmf.confidence import CONFIDENCE
 from onmf.door import Clusters, Option, predict_table
+from onmf.door.kind import Kind
 from onmf.door.write import assignments, csv_lines, records, write_files, write_table
 from onmf.kinds import KINDS, get_kind
 from onmf.naming import names_of_model, read_names, rename_clusters, so_many
@@ -98,20 +99,29 @@ def reading_options() -> dict[str, Option]:
     return reduce(lambda found, name: get_kind(name).predict_options | found, KINDS, {})
 
 
+def model_and_kind(path: Path) -> tuple[onmf.ONMF, Kind]:
+    """Load a model, and find its kind."""
+    fitted = onmf.load(path)
+    name = fitted.extra_["kind"]
+    if name not in KINDS:
+        fail(f"{path} is a model of kind {name!r}: this command knows {', '.join(KINDS)}.")
+    return fitted, get_kind(name)
+
+
+def how_to_read(kind: Kind, given: dict[str, Any]) -> dict[str, Any]:
+    """The options about reading new data; those of other kinds are refused."""
+    for name, option in reading_options().items():
+        if name not in kind.predict_options and given[name] != option.default:
+            fail(f"{option.flag} means nothing for {kind.rows_of(2)}: leave it out.")
+    return {name: parsed(option, given[name]) for name, option in kind.predict_options.items()}
+
+
 def predict(model: Path, path: str, **given: Any) -> None:
     """Run ``onmf predict``."""
     if given["as_json"] and given["as_lines"]:
         fail("--json prints one JSON document, --jsonl one for each line: use one of them.")
-    fitted = onmf.load(model)
-    name = fitted.extra_["kind"]
-    if name not in KINDS:
-        fail(f"{model} is a model of kind {name!r}: this command knows {', '.join(KINDS)}.")
-    kind, reading = get_kind(name), {}
-    for key, option in reading_options().items():
-        if key in kind.predict_options:
-            reading[key] = parsed(kind.predict_options[key], given[key])
-        elif given[key] != option.default:
-            fail(f"{option.flag} means nothing for {kind.rows_of(2)}: leave it out.")
+    fitted, kind = model_and_kind(model)
+    reading = how_to_read(kind, given)
     if given["out"] is not None and kind.assignments:
         _check_file(given["out"], given["force"])
     target = nullcontext() if kind.assignments else target_folder(kind, given)

@@ -40,6 +40,7 @@ from .write import MAPS, assignments, clusters_table, files_of, write_files, wri
 if TYPE_CHECKING:
     from .curate import History
     from .kind import Kind, Rows
+    from .outcome import Updated
     from .votes import Fit
 
 Progress = Callable[[str, float | None], None]
@@ -68,6 +69,8 @@ class Table:
         The files, if several were read.
     notes : list of str
         What was guessed, changed or left out.
+    private : bool
+        Whether a model must not keep any of the rows.
     """
 
     X: Any
@@ -79,6 +82,7 @@ class Table:
     source: str = ""
     sources: tuple[str, ...] = ()
     notes: list[str] = field(default_factory=list)
+    private: bool = False
 
     @property
     def name(self) -> str:
@@ -99,7 +103,9 @@ class Table:
 
         Rows are named by their number, from 1. Names of features, classes and groups stay, and so do dates.
         """
-        return replace(self, rows=[str(i + 1) for i in range(len(self.rows))], source="", sources=(), notes=[])
+        return replace(
+            self, rows=[str(i + 1) for i in range(len(self.rows))], source="", sources=(), notes=[], private=True
+        )
 
     def __getattr__(self, name: str) -> Any:
         return old_names.attribute(self, name, old_names.TABLE_ATTRIBUTES)
@@ -166,6 +172,8 @@ class Clusters:
         What was edited by hand; None if nothing was.
     command : dict or None
         How the command was called that made the result; None if none did.
+    updated : Updated or None
+        What became of the clusters of a model that :meth:`update` gave new rows; None for other results.
     """
 
     kind: Kind
@@ -191,6 +199,7 @@ class Clusters:
     fitted_rows: Rows | None = None
     history: History | None = None
     command: dict[str, Any] | None = None
+    updated: Updated | None = None
     _sparse: Clusters | None = None  # in a dense result, the one with the true numbers
 
     @property
@@ -581,6 +590,27 @@ class Clusters:
         from .run import predict_table
 
         return predict_table(self.model, table, **options)
+
+    def update(self, table: Table, /, **options: Any) -> Clusters:
+        """Assign new rows, find new clusters among them, and learn; see :func:`onmf.door.update_table`.
+
+        Clusters keep their numbers and names, and new ones get numbers that no cluster ever had.
+
+        Parameters
+        ----------
+        table : Table
+            New rows, such as those of this month.
+        **options
+            Those of :func:`onmf.door.update_table`.
+
+        Returns
+        -------
+        Clusters
+            The clusters of the new rows, with the ``model`` that has learnt from them; this result stays as it is.
+        """
+        from .update import update_table
+
+        return update_table(self.model, table, kind=self.kind, **options)
 
     def to_frame(self) -> Any:
         """The rows as a pandas DataFrame: the columns of ``assignments.csv``.

@@ -148,6 +148,10 @@ class Kind:
         """What the file of a model has besides the model and the names of its clusters."""
         return {"features": list(clusters.features)}
 
+    def extended(self, extra: Mapping[str, Any], profiles: FloatArray) -> dict[str, Any]:
+        """The entries of a model file when there are new centroids, too; ``profiles`` are these, of sum 1 (new, p)."""
+        return dict(extra)
+
     def distinctive(self, model: ONMF, n: int) -> list[str]:
         """What sets each cluster apart, as a line of text."""
         return [", ".join(top) for top in model.top_features(n, self.feature_names(model.extra_))]

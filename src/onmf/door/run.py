@@ -26,6 +26,7 @@ from onmf.select import Range
 from .clusters import Clusters, Progress, Table
 from .groups import check_groups_of, with_new_groups
 from .kind import Fit, Kind
+from .memory import memory_from
 from .settle import SHARES, Standards, check_shares, learn_from, settled, standards_of, take_rows
 from .votes import end_with_rule
 
@@ -102,7 +103,8 @@ def cluster_table(
         end_with_rule(fit, "smoothing" in parameters, rows.engine)
     report("Measuring confidence", None)
     usual, surprise = learn_from(fit.model, fit.X, fit.groups)
-    standards = Standards(calibrate_fit(kind, fit), usual, **shares)
+    memory = None if getattr(table, "private", False) else memory_from(fit.X, take_rows)
+    standards = Standards(calibrate_fit(kind, fit), usual, **shares, memory=memory)
     moved = None if fit.groups is not None else moved_without_smoothing(fit.model, fit.X)
     measures: dict[str, Any] = kind.measured(fit, rows, standards, surprise, total)
     clusters = kind.result(
@@ -207,7 +209,7 @@ def predict_table(
     """
     kind = check_kind(model, kind)
     shares = check_shares(unassigned=unassigned, min_confidence=min_confidence)
-    standards = standards_of(getattr(model, "extra_", {}) | shares, len(model.cluster_centers_))
+    standards = standards_of(getattr(model, "extra_", {}) | shares, *model.cluster_centers_.shape)
     if estimate_groups:
         model = with_new_groups(model, table, kind)
     found, notes = kind.assigned(model, table, standards, progress or (lambda name, share: None))

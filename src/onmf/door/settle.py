@@ -16,6 +16,8 @@ from onmf.estimator import ONMF
 from onmf.io.rules import Rule, number, optional, require
 from onmf.surprise import FEWEST, Effects, Usual, learn_usual, surprise_of, usual_of, usual_rules
 
+from .memory import Memory, memory_of, memory_rules
+
 BATCH = 10_000  # rows that are measured at a time
 SAMPLE = 50_000  # rows of a fit, evenly spread, from which is learnt how unusual rows are
 
@@ -34,12 +36,15 @@ class Standards:
         Rows are left unassigned whose surprise is at most this share; 0 for none.
     min_confidence : float
         Rows of a lower confidence are left unassigned, too.
+    memory : Memory or None
+        Some rows that the model was learnt from.
     """
 
     calibration: Calibration | None = None
     usual: Usual | None = None
     unassigned: float = 0.0
     min_confidence: float = 0.0
+    memory: Memory | None = None
 
     def __post_init__(self) -> None:
         for name, learnt in zip(SHARES, (self.usual, self.calibration), strict=True):
@@ -53,7 +58,7 @@ class Standards:
     def parts(self) -> dict[str, Any]:
         """The entries of a model file."""
         shares = {name: getattr(self, name) for name in SHARES if getattr(self, name)}
-        known = (each.parts() for each in (self.calibration, self.usual) if each is not None)
+        known = (each.parts() for each in (self.calibration, self.usual, self.memory) if each is not None)
         return dict(entry for parts in (*known, shares) for entry in parts.items())
 
     def leaves_out(self, confidence: Array, surprise: Array) -> Array:
@@ -72,14 +77,15 @@ def check_shares(**shares: float | None) -> dict[str, float]:
     return given
 
 
-def standards_of(parts: Mapping[str, Any], k: int) -> Standards:
-    """The standards in a model file."""
-    return Standards(calibration_of(parts, k), usual_of(parts), *(float(parts.get(name, 0.0)) for name in SHARES))
+def standards_of(parts: Mapping[str, Any], k: int, p: int) -> Standards:
+    """The standards in a model file, for k centroids of p features."""
+    shares = {name: float(parts.get(name, 0.0)) for name in SHARES}
+    return Standards(calibration_of(parts, k), usual_of(parts), **shares, memory=memory_of(parts, p))
 
 
 def standards_rules(k: int) -> dict[str, Rule]:
     """Rules for the entries of a model file."""
-    return {**calibration_rules(k), **usual_rules(k), **dict.fromkeys(SHARES, optional(number(0, 1)))}
+    return {**calibration_rules(k), **usual_rules(k), **memory_rules(), **dict.fromkeys(SHARES, optional(number(0, 1)))}
 
 
 def learn_from(model: ONMF, X: Any, groups: Array | None = None) -> tuple[Usual | None, FloatArray]:

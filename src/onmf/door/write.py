@@ -19,6 +19,8 @@ from onmf.warn import import_optional
 from .edits import EDITS, write_edits
 from .groups import FILES as GROUP_FILES
 from .groups import composition_table, group_features_table
+from .outcome import FILE as UPDATE_FILE
+from .outcome import summary_of_update, update_columns
 from .time import FILES as TIME_FILES
 from .time import changes_table, over_time_table
 
@@ -35,7 +37,17 @@ Columns = dict[str, Sequence[Any]]  # A table, or a part of one: its columns by 
 def files_of(kind: Kind) -> tuple[str, ...]:
     """Names of the files that are written for this kind; ``force`` replaces a folder only if it has no others."""
     tables = (f"{name}.{format}" for name in ("assignments", "clusters") for format in FORMATS)
-    return (*tables, "summary.json", EDITS, "model.onmf", "report.html", *GROUP_FILES, *TIME_FILES, *kind.files)
+    return (
+        *tables,
+        "summary.json",
+        EDITS,
+        "model.onmf",
+        "report.html",
+        UPDATE_FILE,
+        *GROUP_FILES,
+        *TIME_FILES,
+        *kind.files,
+    )
 
 
 def write_files(
@@ -62,6 +74,8 @@ def write_files(
     if dense.over_time is not None:
         for name, columns in zip(TIME_FILES, (over_time_table, changes_table), strict=True):
             write_table(folder / name, [columns(clusters)])
+    if clusters.updated is not None:
+        write_table(folder / UPDATE_FILE, [update_columns(clusters)])
     text = json.dumps(summary(clusters), indent=1, ensure_ascii=False) + "\n"
     (folder / "summary.json").write_text(text, "utf-8", errors="replace")
     clusters.model.save(folder / "model.onmf", extra=clusters.entries())
@@ -177,6 +191,7 @@ def summary(clusters: Clusters) -> dict[str, Any]:
         "clusters": list(records([clusters_table(clusters)])),
         "notes": clusters.notes,
         **({"edits": clusters.edits} if clusters.edits else {}),
+        **({} if clusters.updated is None else {"update": summary_of_update(clusters)}),
         "selection": None if clusters.selection is None else clusters.selection.record(),
         "comparison": None if clusters.comparison is None else clusters.comparison.record(),
     }

@@ -323,6 +323,11 @@ class ImageKind(Kind):
         }
         return entries if cube.wavelengths is None else entries | known
 
+    def extended(self, extra: Mapping[str, Any], profiles: FloatArray) -> dict[str, Any]:
+        spectra = np.asarray(extra["spectra"])
+        new = profiles * spectra.sum(axis=1).mean()
+        return {**extra, "spectra": np.vstack([spectra, new]).astype(spectra.dtype)}
+
     def distinctive(self, model: ONMF, n: int) -> list[str]:
         """The bands that set each material apart: neighbours as one range, with the wavelengths if they are known."""
         return [", ".join(top) for top in _bands(model, n, model.extra_)]

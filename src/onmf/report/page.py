@@ -23,6 +23,7 @@ from onmf._version import __version__
 from onmf.divergence import Array, FloatArray, divide
 from onmf.door import Clusters, Kind
 from onmf.door.groups import group_contributions
+from onmf.door.outcome import update_columns
 from onmf.estimator import start_of
 from onmf.fit.describe import distinctiveness
 from onmf.naming import so_many
@@ -122,6 +123,7 @@ def clusters_page(
         unusual=bool(np.isfinite(found.surprise).any()),
         selection=selection_parts(found),
         groups=groups_parts(found),
+        updated=None if found.updated is None else update_columns(found),
         **words,
         **parts,
     )

@@ -1,0 +1,214 @@
+"""Updates: clusters keep their numbers, new ones are found, and the model learns from the new rows."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+import onmf
+from conftest import command
+from onmf.datasets import make_counts, make_scene
+from onmf.door import Table, cluster_table, predict_table, update_table
+from onmf.door.memory import MOST, Memory, memory_of
+from onmf.door.update import sums_of
+from onmf.image import Cube
+from onmf.image.kind import IMAGE
+from onmf.kinds import get_kind
+from onmf.naming import listed
+from onmf.table import TABLE
+from test_door import arguments, every_kind, read_csv
+
+WORDS, TOPICS, NEW = 300, 5, 4
+MADE = make_counts(1800, WORDS, TOPICS, length=100, random_state=0)
+FIRST, SECOND = np.arange(900), np.arange(900, 1800)
+OLD_FIRST, OLD_SECOND = (rows[MADE.y[rows] != NEW] for rows in (FIRST, SECOND))
+
+
+def counts(rows, X=MADE.X):
+    return Table(X[rows], [f"row {i}" for i in rows], [f"f{j}" for j in range(WORDS)])
+
+
+@pytest.fixture(scope="module")
+def found():
+    """Clusters of all topics but one."""
+    return cluster_table(TABLE, counts(OLD_FIRST), TOPICS - 1)
+
+
+@pytest.fixture(scope="module")
+def updated(found):
+    """The same after an update with the topic that is new."""
+    return found.update(counts(SECOND))
+
+
+class TestNothingNew:
+    def test_numbers_and_names_stay(self, found):
+        again = found.update(counts(OLD_SECOND))
+        assert again.names == found.names
+        assert again.updated.status == ["kept"] * (TOPICS - 1)
+        assert not any(again.updated.changed)
+        assert again.updated.features_before == [list(top) for top in found.distinctive(10)]
+        for cluster in range(TOPICS - 1):
+            topics = [MADE.y[rows[one.labels == cluster]] for rows, one in ((OLD_FIRST, found), (OLD_SECOND, again))]
+            assert np.bincount(topics[0]).argmax() == np.bincount(topics[1]).argmax()
+
+    def test_sums_are_those_of_all_rows(self, found):
+        again = found.update(counts(OLD_SECOND))
+        whole = MADE.X[OLD_FIRST].sum(axis=0) + MADE.X[OLD_SECOND].sum(axis=0)
+        np.testing.assert_allclose(sums_of(again.model).sum(axis=0), whole, rtol=1e-9)
+        np.testing.assert_allclose(sums_of(found.model).sum(axis=0), MADE.X[OLD_FIRST].sum(axis=0), rtol=1e-9)
+
+    def test_the_first_result_stays_as_it_is(self, found):
+        before = found.model.cluster_centers_.copy(), dict(found.model.extra_)
+        found.update(counts(SECOND))
+        assert np.array_equal(found.model.cluster_centers_, before[0])
+        assert found.model.extra_.keys() == before[1].keys()
+
+    def test_shares(self, found):
+        """Clusters that have grown, that have shrunk, and that no row is in."""
+        labels = predict_table(found.model, counts(OLD_SECOND), kind=TABLE).labels
+        some = np.concatenate([OLD_SECOND[labels == 0], OLD_SECOND[labels == 1][:20], OLD_SECOND[labels == 2][:10]])
+        again = found.update(counts(some))
+        assert again.updated.status == ["grown", "shrunk", "shrunk", "empty"]
+        assert again.updated.now[3] == 0 < again.updated.before[3]
+
+    def test_features_that_changed(self, found):
+        """Rows of a cluster with other features than before, but for the seven that set it apart most."""
+        X, centroid = MADE.X[OLD_SECOND].toarray(), found.model.cluster_centers_[0]
+        own = predict_table(found.model, counts(OLD_SECOND), kind=TABLE).labels == 0
+        tops = [list(names).index(name) for names in [counts(FIRST).features] for name in found.distinctive(40)[0]]
+        others = np.setdiff1d(np.argsort(centroid), tops)[:33]
+        X[np.ix_(own, others)] += X[np.ix_(own, tops[7:])]
+        X[np.ix_(own, tops[7:])] = 0
+        found.model.extra_, before = (
+            {k: v for k, v in found.model.extra_.items() if "memory" not in k},
+            found.model.extra_,
+        )
+        again = found.update(Table(csr_array(X), [str(i) for i in OLD_SECOND], counts(FIRST).features))
+        found.model.extra_ = before
+        assert again.updated.status == ["kept"] * (TOPICS - 1)
+        assert again.updated.changed == [False] * (TOPICS - 1)  # half of the ten stay among the twenty
+        assert again.updated.features_now[0] != again.updated.features_before[0]
+
+
+class TestNew:
+    def test_a_topic_that_was_not_there(self, found, updated):
+        assert updated.updated.status == ["kept", "kept", "kept", "kept", "new"]
+        inside = updated.labels == TOPICS - 1
+        assert inside[MADE.y[SECOND] == NEW].mean() > 0.95
+        assert (MADE.y[SECOND][inside] == NEW).mean() > 0.95
+        assert updated.names[:-1] == found.names
+        assert updated.names[-1]
+        assert "1 new cluster: 5." in updated.notes
+        assert np.isfinite(updated.confidence[inside]).all()
+        assert np.isfinite(updated.surprise[inside]).all()
+
+    def test_predict_says_what_the_table_says(self, updated, tmp_path):
+        updated.model.save(tmp_path / "model.onmf", extra=updated.entries())
+        for model in (updated.model, onmf.load(tmp_path / "model.onmf")):
+            again = predict_table(model, counts(SECOND), kind=TABLE)
+            for measure in ("labels", "scales", "margins", "confidence", "surprise", "runners_up"):
+                assert np.array_equal(getattr(again, measure), getattr(updated, measure), equal_nan=True), measure
+            assert np.array_equal(model.labels_, updated.labels)
+
+    def test_it_is_not_new_the_next_time(self, updated):
+        again = updated.update(counts(FIRST))
+        assert "new" not in again.updated.status
+        assert again.numbers.tolist() == [*range(TOPICS)]
+
+    def test_the_same_bits(self, found, updated):
+        again = found.update(counts(SECOND))
+        assert np.array_equal(again.model.cluster_centers_, updated.model.cluster_centers_)
+        assert np.array_equal(again.labels, updated.labels)
+
+    def test_after_edits(self, found):
+        """Merged clusters stay merged, and a new one gets a number that none ever had."""
+        merged = found.merge(0, 2).rename({1: "mine"})
+        again = merged.update(counts(SECOND))
+        assert again.numbers.tolist() == [0, 1, 3, 4]
+        assert again.updated.status == ["kept", "kept", "", "kept", "new"]
+        assert again.names[1] == "mine"
+        assert np.array_equal(predict_table(again.model, counts(SECOND), kind=TABLE).labels, again.labels)
+
+    def test_a_material_that_was_not_there(self):
+        scene = make_scene(40, 40, 30, 4, random_state=1)
+        X = scene.X.reshape(40, 40, -1)
+        truth = scene.abundances.argmax(axis=0).reshape(40, 40)
+        first = X.copy()
+        first[truth == 3] = X[truth == 0][: np.count_nonzero(truth == 3)]
+        found = cluster_table(IMAGE, Cube(first), 3, options={"negatives": "refuse", "blocks": False})
+        again = found.update(Cube(X))
+        new = [number for number, status in enumerate(again.updated.status) if status == "new"]
+        assert len(new) == 1
+        inside = again.labels == new[0]
+        assert inside[truth == 3].mean() > 0.8
+        assert np.isfinite(again.spectra[new[0]]).all()
+
+
+class TestMemory:
+    def test_rows_stand_for_all(self):
+        old = Memory(csr_array(np.tile([[1.0, 0.0]], (MOST, 1))), 3 * MOST)
+        joined = old.joined(csr_array(np.tile([[0.0, 1.0]], (MOST, 1))), MOST)
+        assert joined.n_rows == 4 * MOST
+        assert joined.rows.sum(axis=0).tolist() == [0.75 * MOST, 0.25 * MOST]
+        assert memory_of(joined.parts(), 2).rows.sum() == MOST
+
+    def test_rows_that_are_private_are_not_kept(self):
+        found = cluster_table(TABLE, counts(OLD_FIRST).without_texts(), TOPICS - 1)
+        assert not [name for name in found.entries() if name.startswith("memory")]
+        again = found.update(counts(SECOND))
+        assert "new" not in again.updated.status
+        assert any("keeps no rows" in note for note in again.notes)
+
+    @pytest.mark.parametrize("name", ["indptr", "indices"])
+    def test_damaged(self, found, name):
+        model = onmf.ONMF(2)
+        model.__dict__ |= found.model.__dict__
+        model.extra_ = model.extra_ | {f"memory_{name}": model.extra_[f"memory_{name}"] + 1}
+        with pytest.raises(ValueError, match="damaged"):
+            update_table(model, counts(SECOND))
+
+
+class TestRefused:
+    @pytest.mark.parametrize(
+        ("parameters", "message"), [({"beta_loss": "frobenius"}, "frobenius"), ({"groups": True}, "with groups")]
+    )
+    def test_models(self, parameters, message):
+        table = counts(OLD_FIRST)
+        if parameters.pop("groups", False):
+            table = replace(table, groups=["a", "b"] * (len(OLD_FIRST) // 2) + ["a"] * (len(OLD_FIRST) % 2))
+        found = cluster_table(TABLE, table, 3, quick=True, **parameters)
+        with pytest.raises(ValueError, match=message):
+            found.update(counts(SECOND))
+
+    def test_few_rows(self, found):
+        again = found.update(counts(SECOND[:3]))
+        assert again.labels.shape == (3,)
+        assert "new" not in again.updated.status
+
+
+@every_kind
+class TestCommand:
+    def test_the_folder(self, name, tmp_path):
+        kind = get_kind(name)
+        path, *options = arguments(name, tmp_path)
+        first = command(kind.command, path, *options, "-k", 3, "--out", tmp_path / "june", "--no-report")
+        assert first.returncode == 0, first.stderr
+        second = command("update", tmp_path / "june", path, "--out", tmp_path / "july")
+        assert second.returncode == 0, second.stderr
+        assert f"Since the last update: kept: {listed([kind.first, kind.first + 1, kind.first + 2])}." in second.stdout
+        rows = read_csv(tmp_path / "july" / "update.csv")
+        assert [row["status"] for row in rows] == ["kept"] * 3
+        before, now = (json.loads((tmp_path / month / "summary.json").read_text()) for month in ("june", "july"))
+        assert [row["name"] for row in before["clusters"]] == [row["name"] for row in now["clusters"]]
+        assert list(now["update"]) == ["kept"]
+        assert 'id="update-title"' in (tmp_path / "july" / "report.html").read_text("utf-8")
+        third = command("update", tmp_path / "july" / "model.onmf", path, "--out", tmp_path / "august", "--no-report")
+        assert third.returncode == 0, third.stderr
+
+
+def test_a_folder_must_be_named(tmp_path):
+    done = command("update", tmp_path, tmp_path)
+    assert done.returncode == 2
+    assert "--out NEW" in done.stderr
