@@ -170,7 +170,7 @@ def every_run(model: ONMF, X: Any, groups: Any = None, *, thorough: bool = False
     known = None if groups is None else check_groups(groups, has_relative_smoothing(model))
     settings = settings_of(model, grouped=known is not None)
     divergence = get_divergence(model.beta_loss, model.smoothing)
-    _, data = prepare_data(model, X, divergence, groups=known, engine=_engine(model, X), reset=True)
+    _, data = prepare_data(model, X, divergence, groups=known, engine=engine_for(model, X), reset=True)
     data.grouping = Grouping.of(data)
     search = prepare_search(data, settings.plan)
     start = partial(seeds_of_run, data, settings, Listener(), search=search)
@@ -181,7 +181,7 @@ def every_run(model: ONMF, X: Any, groups: Any = None, *, thorough: bool = False
 @interrupt.heeding
 def log_chances(model: ONMF, X: Any, groups: Any = None) -> FloatArray:
     """Logarithms of the probabilities of the clusters at temperature 1, up to a constant for each row. → (n, k)"""
-    data, centroids = new_rows(model, X, groups=groups, engine=_engine(model, X))
+    data, centroids = new_rows(model, X, groups=groups, engine=engine_for(model, X))
     return to_host(data.map_rows(chances_by_row, centroids)[0])
 
 
@@ -198,7 +198,7 @@ def confidence_of(
 
     ``labels`` are the centroids of the rows.
     """
-    data, centroids = new_rows(model, X, groups=groups, engine=_engine(model, X))
+    data, centroids = new_rows(model, X, groups=groups, engine=engine_for(model, X))
     found = data.map_rows(confidence_by_row, centroids, calibration, model.clusters_, labels=labels)
     return to_host(found[0]), to_host(found[1])
 
@@ -249,7 +249,7 @@ def calibrate(chances: FloatArray, labels: Array, voted: list[Array]) -> Calibra
     return Calibration(temperature, *_lines(_probability(chances, labels, temperature), together, labels, k))
 
 
-def _engine(model: ONMF, X: Any) -> Engine | Backend | None:
+def engine_for(model: ONMF, X: Any) -> Engine | Backend | None:
     """The engine for these rows. A model that was fitted on rows in parts may have one that takes only such rows."""
     if in_parts(X):
         return in_blocks(model.engine, model.n_threads)

@@ -145,7 +145,7 @@ def names_by(namer: Namer, clusters: Mapping[int, tuple[list[str], list[str]]], 
     for number, name in given.items():
         require(isinstance(name, str), f"namer= returned {name!r} for cluster {number}: it must return a text.")
     try:
-        names = {number: _allowed(number, name) for number, name in given.items()}
+        names = {number: allowed(number, name) for number, name in given.items()}
         _all_different(names)
     except ValueError as error:
         raise ValueError(f"namer= returned names that are not allowed. {error}") from error
@@ -192,7 +192,7 @@ def renamed(names: Sequence[str], changes: Mapping[int, str], first: int = 0) ->
     result = {number: name for number, name in enumerate(names, first) if name}
     for number, name in changes.items():
         require(number in result, f"There is no cluster {number}: the clusters are {listed(list(result))}.")
-        result[number] = _allowed(number, name)
+        result[number] = allowed(number, name)
     _all_different(result)
     return [result.get(number, "") for number, _ in enumerate(names, first)]
 
@@ -204,7 +204,8 @@ def listed(numbers: Sequence[int]) -> str:
     return " and ".join(filter(None, [", ".join(parts[:-1]), *parts[-1:]])) or "none"
 
 
-def _allowed(number: int, given: str) -> str:
+def allowed(number: int | str, given: str) -> str:
+    """A name without spaces around it; refused if it cannot be shown in a line."""
     name, of = given.strip(), f"The name of cluster {number}"
     require(name, f"{of} is empty: give it at least one letter.")
     require(len(name) <= MAX_NAME_LENGTH, f"{of} has {len(name)} characters: use at most {MAX_NAME_LENGTH}.")

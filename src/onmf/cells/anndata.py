@@ -58,12 +58,15 @@ def cells_of(adata: Any, layer: str | None) -> Cells:
     return Cells(X, names, genes, place=place, notes=[*notes, *notes_if_transposed(names, genes)])
 
 
-def groups_in(adata: Any, groups: Any) -> list[str | None]:
-    """The group of each cell of an AnnData object: a column of ``obs``, or labels. None where it is missing."""
+def groups_in(adata: Any, groups: Any, what: str = "groups") -> list[str | None]:
+    """The group of each cell of an AnnData object: a column of ``obs``, or labels. None where it is missing.
+
+    ``what`` the column is asked for is for its refusal.
+    """
     if isinstance(groups, str):
         if groups not in getattr(adata, "obs", ()):
             columns = ", ".join(map(repr, getattr(adata, "obs", ()))) or "none"
-            raise KeyError(f"adata.obs has no column {groups!r} for the groups: it has {columns}.")
+            raise KeyError(f"adata.obs has no column {groups!r} for the {what}: it has {columns}.")
         groups = adata.obs[groups]
     values = np.asarray(groups, dtype=object)
     n = adata.shape[0]

@@ -154,6 +154,7 @@ def read(
     layer: str | None = None,
     labels: str | None = None,
     groups: str | None = None,
+    known: str | None = None,
     orientation: str | None = None,
 ) -> Cells:
     r"""Read counts of cells from a file or folder.
@@ -174,6 +175,8 @@ def read(
         column has the names of the cells.
     groups : str, optional
         The batch, sample or donor of each cell, named like ``labels``.
+    known : str, optional
+        The name of the cluster of each cell that is known, named like ``labels``; empty for free cells.
     orientation : {"cells-in-rows", "genes-in-rows"}, optional
         For formats that do not say it: tables, Matrix Market and npz files. By default it is guessed, and a note says
         so.
@@ -197,7 +200,7 @@ def read(
     ['ACTB', 'CD8A']
     """
     if isinstance(path, list | tuple):
-        options = {"layer": layer, "labels": labels, "groups": groups, "orientation": orientation}
+        options = {"layer": layer, "labels": labels, "groups": groups, "known": known, "orientation": orientation}
         return join_tables([read(each, **options) for each in path], path, "gene")
     assert isinstance(path, str | Path)
     path = Path(path)
@@ -207,7 +210,7 @@ def read(
     if not path.exists():
         raise FileNotFoundError(f"{path} does not exist: give the path of a file or folder with counts of cells.")
     try:
-        draft = _read_any(path, layer, asked_for(labels, groups), orientation)
+        draft = _read_any(path, layer, asked_for(labels, groups, known), orientation)
     except KeyError as error:  # a place in a damaged file
         raise ValueError(error.args[0]) from error
     barcodes, genes, notes = names_of(draft, path, "cell", "gene")
@@ -220,7 +223,7 @@ def read(
     if orientation is None:
         cells.notes += notes_if_transposed(barcodes, genes)
     original = [name or new for name, new in zip(draft.rows or barcodes, barcodes, strict=True)]
-    add_columns(cells, draft, path, original, "cell", labels, groups)
+    add_columns(cells, draft, path, original, "cell", labels, groups, known)
     return cells
 
 

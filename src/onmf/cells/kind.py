@@ -18,7 +18,8 @@ from onmf.data import get_engine
 from onmf.divergence import Array, FloatArray, NegativeBinomial, divide, get_divergence
 from onmf.door import Clusters, Kind, Option, Progress, Table, cluster_table, predict_table
 from onmf.door.groups import check_groups_of
-from onmf.door.kind import CLUSTERING, GROUPS, OUTPUT, Fit, Rows, match_features, part_parameters
+from onmf.door.kind import CLUSTERING, GROUPS, KNOWN, OUTPUT, SEEDS, Fit, Rows, match_features, part_parameters
+from onmf.door.known import columns_of_seeds
 from onmf.door.settle import Standards, standards_rules, take_rows
 from onmf.estimator import ONMF, fit_model
 from onmf.fit import Clustering
@@ -79,6 +80,13 @@ OPTIONS = (
     Option("layer", "Layer that holds the counts, or raw.", metavar="NAME", reading=True),
     Option("labels", "Compare with known classes: a column, or FILE.csv:COLUMN.", metavar="COLUMN", reading=True),
     replace(GROUPS, help="The sample or batch of each cell: a column, or FILE.csv:COLUMN. Clusters do not follow it."),
+    KNOWN,
+    replace(
+        SEEDS,
+        help='A file with marker genes of cell types: {"B cells": ["MS4A1", "CD79A"]}, or their weights by gene. They '
+        "are clustered by, whatever their deviance.",
+        flags=("--markers",),
+    ),
     Option("orientation", "Rows of a table; guessed by default.", metavar="cells-in-rows|genes-in-rows", reading=True),
     Option(
         "n_top_genes",
@@ -264,6 +272,7 @@ class CellKind(Kind):
         "onmf cells pbmc.h5ad -k 10 --out clusters",
         "onmf cells filtered_feature_bc_matrix/ -k auto --out clusters",
         "onmf cells counts.csv.gz -k 8 --labels annotation.csv:cell_type --out clusters",
+        "onmf cells pbmc.h5ad -k 12 --markers markers.json --out clusters",
     )
     argument_help = (
         "Counts of cells: .h5ad, 10x Genomics .h5 or folder, .loom, csv, tsv, mtx, npz or .zarr. Several files are "
@@ -326,6 +335,7 @@ class CellKind(Kind):
         view: str = "auto",
         n_markers: int = N_MARKERS,
         corrected: bool = False,
+        seeds: Mapping[str, Any] | None = None,
     ) -> CellRows:
         """Choose the cells that take part, and the genes to cluster them by. Only these are read into memory."""
         X = canonical(table.X) if issparse(table.X) else table.X
@@ -344,8 +354,8 @@ class CellKind(Kind):
         notes = self.unassigned(table, np.flatnonzero(~inside), lacking)
         keep = None if inside.all() else inside
         groups, _ = check_groups_of(table, np.flatnonzero(inside), self.row, parameters)
-        if groups is not None:
-            names = names[:1]  # views are compared by a likelihood without groups
+        if groups is not None or seeds is not None or table.known is not None:
+            names = names[:1]  # views are compared by fits without groups that know nothing
         require(
             groups is not None or not corrected,
             "corrected=True (--corrected) needs several groups: name their column, or read several files.",
@@ -356,7 +366,12 @@ class CellKind(Kind):
         usable = np.ones(p, dtype=bool)
         if min_cells > 1:
             usable = min_cells <= np.sum([np.bincount(part.indices, minlength=p) for part in as_csr(X, keep)], axis=0)
+        places = _places(table)
+        seeded = {places[gene] for genes in (seeds or {}).values() for gene in genes if gene in places}
+        seeded &= set(np.flatnonzero(usable & (deviance["counts"] > 0)).tolist())
         views = {name: top_genes(np.where(usable, deviance[name], 0.0), most) for name in names}
+        if seeded:
+            views = {name: np.union1d(genes, sorted(seeded)) for name, genes in views.items()}
         columns = np.unique(np.concatenate(list(views.values())))
         if not len(columns):
             where = "" if usable.all() else f" that is in {min_cells} cells"
@@ -373,15 +388,23 @@ class CellKind(Kind):
             corrected=corrected,
         )
 
+    def seeds_in(
+        self, table: Table, rows: Any, seeds: Mapping[str, Any]
+    ) -> tuple[dict[str, dict[Any, float]], list[str]]:
+        places, columns = _places(table), {column: j for j, column in enumerate(rows.columns.tolist())}
+        return columns_of_seeds(self, rows, seeds, lambda gene: columns.get(places.get(gene, -1)))
+
     def rows_to_cluster(self, rows: Any, some: Array) -> Any:
         return rows.values(next(iter(rows.views)), csr_array(take_rows(rows.X, some)))
 
     def fit(self, rows: Any, n_clusters: int, parameters: dict[str, Any], progress: Share, announce: Any) -> Fit:
         """Try the views, on some of the cells if there are many, and cluster all cells in the one that was chosen."""
         n = rows.X.shape[0]
-        if rows.groups is not None:
+        if rows.groups is not None or rows.given is not None:
             rows.chosen = next(iter(rows.views))
             values = rows.values(rows.chosen, rows.X)
+            if rows.groups is None:
+                parameters = {"smoothing": EXACT} | parameters
             return super().fit(replace(rows, X=values), n_clusters, parameters, progress, announce)
         sample = _some(n, MOST_CELLS, rows.rng)
         tried = sample[_some(len(sample), max(TRIED, TRIED_PER_CLUSTER * n_clusters), rows.rng)]
@@ -487,6 +510,7 @@ def cluster(
     k_max: int | None = None,
     layer: str | None = None,
     groups: Any = None,
+    known: Any = None,
     n_top_genes: int | None = N_TOP_GENES,
     key_added: str = "onmf",
     min_genes: int = 1,
@@ -534,6 +558,10 @@ def cluster(
         The batch, sample or donor of each cell: a column of ``adata.obs``, or a label for each cell. Each group
         multiplies every gene by a factor of its own, which is fitted, too, so that clusters do not follow the groups.
         Genes are then chosen by their deviance within the groups, and the counts are clustered.
+    known : str or sequence, optional
+        The name of the cluster of each cell that is known, missing or None for a free cell: a column of ``adata.obs``,
+        or a name for each cell. With it, or with ``seeds={"B cells": ["MS4A1", "CD79A"]}``, ``"auto"`` takes the view
+        of the counts.
     n_top_genes : int or None, default=2000
         Number of genes to cluster by, those of the highest deviance; None for all genes.
     key_added : str, default="onmf"
@@ -580,6 +608,7 @@ def cluster(
         )
         cells = cells_of(adata, layer)
         cells.groups = None if groups is None else groups_in(adata, groups)
+        known = groups_in(adata, known, "known clusters") if isinstance(known, str) else known
     elif layer is not None or groups is not None:
         name, value = ("layer", layer) if layer is not None else ("groups", groups)
         raise ValueError(f"{name}={value!r} is about an AnnData object: pass it to read(…, {name}=) for a file.")
@@ -592,6 +621,7 @@ def cluster(
         k_max=k_max,
         options=options | {"view": view, "n_markers": n_markers},
         progress=progress,
+        known=known,
         quick=quick,
         **parameters,
     )
@@ -651,6 +681,11 @@ def _views(view: str, parameters: dict[str, Any]) -> tuple[str, ...]:
     if view != "auto":
         return (view,)
     return NAMES if divergence == get_divergence("kullback-leibler") else ("counts",)
+
+
+def _places(table: Table) -> dict[str, int]:
+    """The column of each gene, by its name, its symbol or its identifier."""
+    return {gene: j for names in table.namings[::-1] for j, gene in reversed(list(enumerate(names)))}
 
 
 def _model(n_clusters: Any, n: int, /, *, quick: bool = False, **given: Any) -> ONMF:

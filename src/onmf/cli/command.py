@@ -5,7 +5,7 @@ All commands do the same: read, cluster, write, and print what was found.
 
 import inspect
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,8 @@ import typer
 from onmf.confidence import CONFIDENCE
 from onmf.divergence import get_divergence
 from onmf.door import Clusters, check_request, cluster_table
-from onmf.door.kind import CLUSTERING, OUTPUT, Kind, Option
+from onmf.door.kind import CLUSTERING, KNOWN, OUTPUT, SEEDS, Kind, Option
+from onmf.door.known import check_parameters_of_given
 from onmf.door.settle import check_shares
 from onmf.door.write import FORMATS, MAPS, files_of, summary, write_files
 from onmf.io.files import checksum_of, whole_folder
@@ -232,7 +233,12 @@ def recorded(kind: Kind, paths: str | list[str], typed: dict[str, Any]) -> dict[
     out, here = Path(os.path.realpath(typed["out"])), Path.cwd().resolve()
     folder = os.path.relpath(here, out) if here.anchor == out.anchor else str(here)
     about = {"name": kind.command, "paths": several, "options": options, "folder": folder}
-    return about | {"checksum": checksum_of(several)}
+    return about | {"checksum": checksum_of([*several, *files_of_seeds(kind, options)])}
+
+
+def files_of_seeds(kind: Kind, options: Mapping[str, Any]) -> list[str]:
+    """The file of seeds among the options of a recorded command: it decides on the clusters as the source does."""
+    return [options[SEEDS.name]] if SEEDS.name in options and SEEDS.name in options_of(kind) else []
 
 
 def fit_options(kind: Kind, given: dict[str, Any]) -> tuple[Range, dict[str, Any]]:
@@ -248,6 +254,8 @@ def fit_options(kind: Kind, given: dict[str, Any]) -> tuple[Range, dict[str, Any
     check_request(kind, n_clusters, span, parameters)
     check_shares(**{option.name: given[option.name] for option in UNASSIGNED})
     own = {option.name: given[option.name] for option in kind.options}
+    if own.get(SEEDS.name) is not None or own.get(KNOWN.name) is not None:
+        check_parameters_of_given(parameters)
     kind.check_options(own | {"no_text": given["no_text"]}, given["out"], n_clusters, parameters)
     return span, parameters
 
@@ -260,6 +268,7 @@ def cluster_files(kind: Kind, paths: str | list[str], given: dict[str, Any], ste
         say("the first run compiles its kernels, which can take half a minute. Later runs start at once.")
     step("Reading")
     reading = {option.name: own.pop(option.name) for option in kind.options if option.reading}
+    seeds = own.pop(SEEDS.name, None)
     table = kind.read_all(paths, step, force=given["force"], **reading)
     clusters = cluster_table(
         kind,
@@ -268,6 +277,7 @@ def cluster_files(kind: Kind, paths: str | list[str], given: dict[str, Any], ste
         **span._asdict(),
         **{option.name: given[option.name] for option in UNASSIGNED},
         options=own,
+        seeds=seeds,
         announce=lambda line: None if quiet else say(line + (HINT if "vote" in line else "")),
         progress=step,
         **parameters,

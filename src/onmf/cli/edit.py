@@ -27,7 +27,18 @@ from onmf.io.rules import NULL, STRING, check, either, json_object, of_type, req
 from onmf.kinds import KINDS, get_kind
 from onmf.naming import names_of_model
 
-from .command import FORCE, JSON, QUIET, cluster_files, of_writing, options_of, parsed, target_folder, tell_result
+from .command import (
+    FORCE,
+    JSON,
+    QUIET,
+    cluster_files,
+    files_of_seeds,
+    of_writing,
+    options_of,
+    parsed,
+    target_folder,
+    tell_result,
+)
 from .common import command, fail, working
 
 SUMMARY_MEGABYTES = 256
@@ -107,7 +118,8 @@ def edit(
     left = len(numbering.there())
     require(merge_to is None or merge_to <= left, f"--merge-to {merge_to}: only {left} clusters are there.")
     paths, work = run.source(source)
-    options = run.options() | {"out": out.absolute(), "force": force, "quiet": quiet, "as_json": as_json}
+    with chdir(work):
+        options = run.options() | {"out": out.absolute(), "force": force, "quiet": quiet, "as_json": as_json}
     with chdir(work), target_folder(run.kind, options) as target, working(quiet) as step:
         assert target is not None
         original = cluster_files(run.kind, paths, options, step)
@@ -198,9 +210,10 @@ class Recorded:
                 raise ValueError(
                     f"{missing[0]}, which was clustered, is not there any more: name it with --source PATH."
                 )
-            if self.command["checksum"] not in (None, checksum_of(named)):
+            read = [*named, *files_of_seeds(self.kind, self.command["options"])]
+            if self.command["checksum"] not in (None, checksum_of(read)):
                 raise ValueError(
-                    f"{', '.join(named)} changed since the run of {self.folder} read it: its checksum differs. Name "
+                    f"{', '.join(read)} changed since the run of {self.folder} read it: its checksum differs. Name "
                     "what was clustered then with --source PATH, or cluster again."
                 )
         return named, work

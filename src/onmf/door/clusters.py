@@ -61,6 +61,8 @@ class Table:
         Known class of each row, None where it is not known; None if there are no classes at all.
     groups : list or None
         Group of each row: the batch, source or scene that it is from; None if there are no groups.
+    known : list or None
+        Name of the cluster of each row that is known, None for free rows; None if no row is known.
     dates : array of datetime64 or None
         Date of each row, NaT where it is not known; None if there are no dates at all.
     source : str
@@ -79,6 +81,7 @@ class Table:
     classes: list[str | None] | None = None
     groups: list[str | None] | None = None
     dates: Any = None
+    known: list[str | None] | None = None
     source: str = ""
     sources: tuple[str, ...] = ()
     notes: list[str] = field(default_factory=list)
@@ -150,6 +153,8 @@ class Clusters:
         would have.
     names : list of str
         A short name of each cluster.
+    given : dict of int to str
+        By what clusters were given, by their numbers: ``"seeds"``, ``"known rows"`` or both. The others were found.
     notes : list of str
         What a reader should know before trusting the clusters.
     standards : Standards
@@ -187,6 +192,7 @@ class Clusters:
     surprise: FloatArray
     runners_up: Array
     names: list[str] = field(default_factory=list)
+    given: dict[int, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     standards: Standards = field(default_factory=Standards)
     selection: Selection | None = None

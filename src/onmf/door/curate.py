@@ -57,7 +57,7 @@ class Draft:
         history = found.history
         self.found, self.kind, self.first = found, found.kind, found.kind.first
         self.report = progress or (lambda name, share: None)
-        self.numbering = Numbering(list(found.names), self.first)
+        self.numbering = Numbering(list(found.names), self.first, {number + self.first for number in found.given})
         self.edits: list[Edit] = []
         self.moves: dict[int, int] = {}
         self.notes: list[str] = []

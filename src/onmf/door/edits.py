@@ -88,7 +88,7 @@ class Numbering:
 
     names: list[str]  # by number; empty for a number without a cluster
     first: int  # number of the first cluster
-    given: set[int] = field(default_factory=set)  # clusters whose names were given by hand
+    given: set[int] = field(default_factory=set)  # clusters whose names were given by hand, or with seeds
     made: set[int] = field(default_factory=set)  # other clusters that edits made, whose names are made at the end
 
     def __post_init__(self) -> None:

@@ -167,18 +167,27 @@ def label_of(value: Any) -> str | None:
 
 
 def add_columns(
-    table: Table, draft: Draft, path: Path, names: Sequence[str], noun: str, labels: str | None, groups: str | None
+    table: Table,
+    draft: Draft,
+    path: Path,
+    names: Sequence[str],
+    noun: str,
+    labels: str | None,
+    groups: str | None,
+    known: str | None = None,
 ) -> None:
-    """Add the class and the group of each row to a table, if they are asked for."""
+    """Add the class, the group and the known cluster of each row to a table, if they are asked for."""
     if labels is not None:
         table.classes = _find_column("label", labels, table, draft, path, names, noun)
     if groups is not None:
         table.groups = _find_column("group", groups, table, draft, path, names, noun)
+    if known is not None:
+        table.known = _find_column("known cluster", known, table, draft, path, names, noun)
 
 
-def asked_for(labels: str | None, groups: str | None) -> list[str]:
+def asked_for(*columns: str | None) -> list[str]:
     """The columns to look for in a file."""
-    return list(dict.fromkeys(name for name in (labels, groups) if name is not None))
+    return list(dict.fromkeys(name for name in columns if name is not None))
 
 
 def check_columns(table: str | Path, asked: Sequence[str], columns: Sequence[str]) -> None:

@@ -59,6 +59,7 @@ def join_tables(tables: Sequence[T], paths: Sequence[str | Path], feature: str) 
         rows=_row_names([table.rows for table in tables], names),
         groups=list(chain.from_iterable(groups)),
         classes=_together([table.classes for table in tables], tables, None),
+        known=_together([table.known for table in tables], tables, None),
         dates=None,
         source=", ".join(map(str, paths)),
         sources=tuple(map(str, paths)),

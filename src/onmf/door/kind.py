@@ -28,6 +28,7 @@ from .clusters import Clusters, Progress, Table
 from .find import features_of_words, words_of
 from .groups import IGNORED, groups_of_new, rows_of_new_groups
 from .join import join_tables, names_of_files
+from .known import Given, check_seeds, columns_of_seeds, fit_given, read_seeds
 from .settle import BATCH, Standards, batches, margins_by_chances, standards_rules, surprise_in, take_rows
 from .votes import Fit as Fit
 from .votes import Views, fit_by_vote, fit_plainly, fit_with_groups
@@ -72,6 +73,24 @@ GROUPS = Option(
 )
 
 
+KNOWN = Option(
+    "known",
+    "The name of the cluster of each row that is known, empty for the others: a column, or for counts FILE.csv:COLUMN. "
+    "Known rows stay there, and -k may be larger than the number of their clusters.",
+    metavar="COLUMN",
+    reading=True,
+)
+SEEDS = Option(
+    "seeds",
+    'A file with features that clusters should have: {"space": ["nasa", "orbit"]}, or their weights by feature.',
+    Path | None,
+    None,
+    "FILE",
+    CLUSTERING,
+    parse=read_seeds,
+)
+
+
 @dataclass
 class Rows:
     """The rows of a table that are clustered; the others stay unassigned."""
@@ -81,6 +100,7 @@ class Rows:
     notes: list[str] = field(default_factory=list)  # what was left out, and why
     engine: Any = None  # for rows that do not fit in memory
     groups: Array | None = None  # their groups, if there are several
+    given: Given | None = None  # the clusters of which something is known, if there are any
 
 
 class Kind:
@@ -116,7 +136,11 @@ class Kind:
     @property
     def predict_options(self) -> dict[str, Option]:
         """Options about reading that ``onmf predict`` has, too, by their names."""
-        return {each.name: each for each in self.options if each.reading and each.name not in self.not_in_predict}
+        return {
+            each.name: each
+            for each in self.options
+            if each.reading and each.name not in (*self.not_in_predict, KNOWN.name)
+        }
 
     # Model files. ``extra`` stands for the entries that a file has besides the model itself.
 
@@ -202,6 +226,16 @@ class Kind:
             return csr_array(table.X), []
         return match_features(table, [names], self)
 
+    def check_seeds(self, seeds: Any) -> Mapping[str, Any]:
+        """What clusters should have, by their names; refused if it is in another form."""
+        return check_seeds(seeds)
+
+    def seeds_in(
+        self, table: Table, rows: Rows, seeds: Mapping[str, Any]
+    ) -> tuple[dict[str, dict[Any, float]], list[str]]:
+        """The weights of seeds by the columns of the rows that are clustered; and notes on those that are left out."""
+        return columns_of_seeds(self, rows, seeds, {str(name): j for j, name in enumerate(table.features)}.get)
+
     # From rows to clusters
 
     def choose(
@@ -237,6 +271,8 @@ class Kind:
     ) -> Fit:
         """Cluster the rows: by a vote of many runs, unless the parameters or the size of the data say otherwise."""
         X, engine, groups = rows.X, rows.engine, rows.groups
+        if rows.given is not None:
+            return fit_given(X, n_clusters, parameters, rows.given, groups, engine)
 
         def plain() -> Fit:
             if engine is None:

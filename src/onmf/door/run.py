@@ -5,7 +5,8 @@ Prepare the rows → choose the number of clusters → fit, and number the clust
 """
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -18,14 +19,22 @@ from onmf.divergence import KullbackLeibler
 from onmf.estimator import ONMF, check_parameters
 from onmf.fit.groups import apart
 from onmf.functions import log
-from onmf.io.rules import require
+from onmf.io.rules import require, some_names
 from onmf.kinds import get_kind
-from onmf.naming import Namer, names_of_model
+from onmf.naming import Namer, names_of_model, so_many
 from onmf.select import Range
 
 from .clusters import Clusters, Progress, Table
 from .groups import check_groups_of, with_new_groups
 from .kind import Fit, Kind
+from .known import (
+    check_parameters_of_given,
+    given_of,
+    labels_of_known,
+    names_with_given,
+    notes_on_given,
+    range_of_given,
+)
 from .memory import memory_from
 from .settle import SHARES, Standards, check_shares, learn_from, settled, standards_of, take_rows
 from .votes import end_with_rule
@@ -47,7 +56,13 @@ def check_request(kind: Kind, n_clusters: int | str, span: Range, parameters: Ma
     check_parameters(ONMF(8 if isinstance(n_clusters, str) else n_clusters, **known))
 
 
-BEYOND_THE_FIT = ("quick", "namer", *SHARES)  # parameters of cluster_table that those of a kind pass on
+BEYOND_THE_FIT = (
+    "quick",
+    "namer",
+    "seeds",
+    "known",
+    *SHARES,
+)  # parameters of cluster_table that those of a kind pass on
 
 
 @interrupt.heeding
@@ -61,6 +76,8 @@ def cluster_table(
     unassigned: float | None = None,
     min_confidence: float | None = None,
     namer: Namer | None = None,
+    seeds: Mapping[str, Any] | None = None,
+    known: Sequence[Any] | None = None,
     options: Mapping[str, Any] | None = None,
     announce: Callable[[str], None] | None = None,
     progress: Progress | None = None,
@@ -72,7 +89,9 @@ def cluster_table(
     ``"fine"`` take those of the other levels. Rows whose surprise is at most ``unassigned`` get no cluster, nor do
     rows of a lower confidence than ``min_confidence``; the model keeps both. ``namer`` is a function that names a
     cluster: it gets the features that tell it from the others, the best first, and its most typical rows as texts, such
-    as the beginnings of documents. By default the features make the name. ``announce`` is called before the fit with a
+    as the beginnings of documents. By default the features make the name. ``seeds`` are features that clusters should
+    have, ``{"space": ["nasa", "orbit"]}`` or their weights by feature, and ``known`` is the name of the cluster of each
+    known row, None for a free one; the other clusters are found. ``announce`` is called before the fit with a
     sentence that says what it does, ``progress`` with the name of a step and the share of it that is done. The seed is
     0 by default, and ``quick=True`` makes a single run.
     """
@@ -81,11 +100,21 @@ def cluster_table(
     check_request(kind, n_clusters, span, parameters)
     require(namer is None or callable(namer), f"namer={namer!r} is not allowed: it is a function that returns a name.")
     report = progress or (lambda name, share: None)
+    if known is not None:
+        table = replace(table, known=labels_of_known(known, len(table.rows)))
+    if seeds is not None or table.known is not None:
+        check_parameters_of_given(parameters)
+    if seeds is not None:
+        seeds = kind.check_seeds(seeds)
+        options = {**(options or {}), "seeds": seeds}
     rows = kind.prepare(table, parameters, report, **(options or {}))
     n, total = len(rows.index), len(table.rows)
     selection, notes = None, [*table.notes, *rows.notes]
     rows.groups, about_groups = check_groups_of(table, rows.index, kind.row, parameters)
-    notes += about_groups
+    rows.given, about_given = given_of(kind, table, rows, seeds)
+    notes += about_groups + about_given
+    if rows.given is not None and isinstance(n_clusters, str):
+        span = range_of_given(span, rows.given)
     if isinstance(n_clusters, str):
         report("Choosing the number of clusters", 0.0)
         selection = kind.choose(rows, span, parameters, partial(report, "Choosing the number of clusters"))
@@ -94,6 +123,9 @@ def cluster_table(
     if n_clusters > n:
         others = f" ({kind.so_many(total - n)} more cannot be clustered)" if n < total else ""
         raise ValueError(f"{n_clusters} clusters of {kind.so_many(n)}{others} are not possible: ask for at most {n}.")
+    if rows.given is not None and n_clusters < len(rows.given.names):
+        given = f"{so_many(len(rows.given.names), 'cluster')} are given ({some_names(rows.given.names)})"
+        raise ValueError(f"{given}, and n_clusters={n_clusters}: ask for at least as many.")
     report("Clustering", 0.0)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The clusters of some groups hold no rows")  # said in a note
@@ -112,6 +144,7 @@ def cluster_table(
         table=table,
         model=fit.model,
         **settled(measures, fit.model.clusters_, standards),
+        given=fit.given,
         notes=[*notes, *fit.notes, *_doubts(kind, fit, moved)],
         standards=standards,
         selection=selection,
@@ -122,9 +155,9 @@ def cluster_table(
         fit=fit,
         fitted_rows=rows,
     )
-    clusters.notes += left_out(clusters)
+    clusters.notes += notes_on_given(kind, fit, clusters.sizes) + left_out(clusters)
     kind.describe(clusters, rows, fit, report)
-    clusters.names = kind.names(clusters)
+    clusters.names = names_with_given(kind.names(clusters), fit.names)
     fit.model.extra_ = clusters.entries()
     return clusters
 

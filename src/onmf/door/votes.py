@@ -54,6 +54,8 @@ class Fit:
     groups: Array | None = None  # of the rows of X, if the model was fitted with several
     notes: list[str] = field(default_factory=list)
     parameters: dict[str, Any] = field(default_factory=dict)  # that were given
+    given: dict[int, str] = field(default_factory=dict)  # by what clusters were given, such as seeds
+    names: dict[int, str] = field(default_factory=dict)  # of these clusters
 
     def __post_init__(self) -> None:
         if not self.how and isinstance(self.model.init, str) and self.model.init == "consensus":

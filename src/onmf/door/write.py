@@ -153,6 +153,11 @@ def clusters_table(clusters: Clusters) -> Columns:
         "cluster": clusters.shown_numbers,
         "name": clusters.names,
         "size": clusters.sizes.tolist(),
+        **(
+            {"given": [clusters.given.get(n - clusters.kind.first) for n in clusters.shown_numbers]}
+            if clusters.given
+            else {}
+        ),
         **({} if clusters.selection is None else {"found": _rounded(clusters.finding(), 3)}),
         **clusters.kind.cluster_columns(clusters),
     }

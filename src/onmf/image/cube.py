@@ -214,6 +214,7 @@ class Cube:
 
     # What a Table has: the pixels are rows, the used bands features.
     groups: ClassVar[Any] = None
+    known: ClassVar[Any] = None
     dates = None
     notes: ClassVar[list[str]] = []
 

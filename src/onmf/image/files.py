@@ -218,7 +218,7 @@ def _read_raster(path: Path, driver: str | None) -> Cube:
     beside = path.with_name(path.name + ".msk")
     has_mask = driver == "GTiff" and beside.is_file() and _format_of(beside) == "GTiff"
     fields["mask"] = call_reader(reader, path, read_mask, driver, str(beside.resolve()) if has_mask else None)
-    fields["wavelengths"] = _floats(fields["wavelengths"])
+    fields["wavelengths"] = floats(fields["wavelengths"])
     fields["transform"] = tuple(fields["transform"]) if fields["transform"] else _world_file(path)
     data = IsolatedLines(reader, path, shape, dtype, read_raster, (driver, physical))
     return Cube(data, name=path.stem, source=str(path), **fields)
@@ -229,14 +229,14 @@ def _world_file(path: Path) -> Transform | None:
     endings = (path.suffix[1:2] + path.suffix[-1:] + "w", path.suffix[1:] + "w", "wld")
     for beside in (path.with_suffix("." + ending) for ending in endings):
         if beside.is_file() and beside.stat().st_size < 10_000:
-            numbers = _floats(beside.read_text("utf-8", errors="replace").split())
+            numbers = floats(beside.read_text("utf-8", errors="replace").split())
             if numbers is not None and len(numbers) == 6 and np.isfinite(numbers).all():
                 a, d, b, e, x, y = map(float, numbers)
                 return a, b, x - a / 2 - b / 2, d, e, y - d / 2 - e / 2
     return None
 
 
-def _floats(words: list[Any]) -> FloatArray | None:
+def floats(words: list[Any]) -> FloatArray | None:
     """Return the numbers that the words begin with, or None if one is missing."""
     try:
         return np.array([float(str(word).split()[0]) for word in words])
@@ -422,7 +422,7 @@ def _georeference(header: Header) -> tuple[str | None, Transform | None]:
     if not isinstance(info, list) or len(info) < 7:
         return _coordinate_system([], header), None
     rotation = next((word.split("=")[1] for word in info if word.lower().startswith("rotation=")), "0")
-    numbers = _floats([*info[1:7], rotation])
+    numbers = floats([*info[1:7], rotation])
     if numbers is None or not np.isfinite(numbers).all():
         return None, None
     column, line, x, y, dx, dy, degrees = map(float, numbers)

@@ -14,20 +14,21 @@ from onmf.confidence import evenly_spaced
 from onmf.data import in_blocks
 from onmf.divergence import Array, FloatArray, divide, get_divergence
 from onmf.door import Clusters, Kind, Option, Progress, cluster_table, predict_table
-from onmf.door.kind import Fit, Rows, part_parameters
+from onmf.door.kind import SEEDS, Fit, Rows, part_parameters
+from onmf.door.known import columns_of_seeds, fit_given
 from onmf.door.run import check_kind
 from onmf.door.settle import Standards, standards_rules, take_rows
 from onmf.estimator import ONMF, fit_model, is_auto
 from onmf.functions import matrix_product
 from onmf.io.rules import NULL, STRING, Rule, either, is_array, one_of, optional, require, strings
-from onmf.naming import CANDIDATES, number_by_size, so_many
+from onmf.naming import CANDIDATES, allowed, distinct, number_by_size, so_many
 from onmf.warn import import_optional
 
 from . import figures
 from .cube import NANOMETRES, Cube, Negatives, Pixels, in_nanometres
 from .files import read
 from .fit import START_SAMPLE, fit_blocks, fit_scenes, measure
-from .materials import Comparison, Truth, compare, names_of_spectra, read_truth
+from .materials import Comparison, Truth, compare, names_of_spectra, read_library, read_truth, resampled
 from .scenes import (
     Change,
     ScenePixels,
@@ -41,6 +42,10 @@ from .scenes import (
 )
 
 IN_MEMORY = 512 << 20  # Bytes of pixels up to which they are clustered in memory
+
+HOLD = {"init": "++", "seed_share": 10.0}
+"""Parameters with known spectra, which are whole profiles and hold: with less weight, a cluster leaves its spectrum for
+another material. From a random partition the other clusters begin as the mean of all pixels, far from any material."""
 
 UNITS = {unit: "nm" if factor == 1 else "µm" for unit, factor in NANOMETRES.items()} | {"unknown": ""}
 """Short forms of units of wavelengths."""
@@ -94,6 +99,13 @@ OPTIONS = (
         reading=True,
     ),
     Option("keep_bad_bands", "Use the bands that the file marks as bad.", bool, False, reading=True),
+    replace(
+        SEEDS,
+        help="Known spectra of some materials: an ENVI spectral library, or a csv with the wavelength and a column for "
+        "each. The other materials are found.",
+        flags=("--library",),
+        parse=read_library,
+    ),
     Option(
         "blocks",
         "Read the pixels in blocks, or all at once; by default in blocks above 512 MB.",
@@ -375,6 +387,8 @@ class ImageKind(Kind):
             engine = in_blocks(model.engine, model.n_threads, lambda name, share: progress(share))
         else:
             fit.X = pixels = pixels.array()
+        if rows.given is not None:
+            return fit_given(pixels, n_clusters, HOLD | parameters, rows.given, rows.groups, engine)
         if rows.groups is not None and is_auto(model.init):
             some, runs = fit_scenes(model, pixels, rows.groups, engine)
             fit.trials = (some, runs[: len(runs) // 2]) if len(runs) > 1 else None  # the others may follow the scenes
@@ -389,6 +403,23 @@ class ImageKind(Kind):
             fit_model(model, pixels, groups=rows.groups)
         number_by_size(model, pixels, engine)
         return fit
+
+    def check_seeds(self, seeds: Any) -> Mapping[str, Any]:
+        library = seeds if isinstance(seeds, Truth) else read_library(Path(seeds))
+        spectra = library.spectra
+        require(spectra is not None, "The library has no spectra: give a spectral library or a csv.")
+        assert spectra is not None
+        each = zip(distinct([allowed(repr(name), name) for name in library.materials]), spectra, strict=True)
+        return {name: replace(library, spectra=spectrum[None], names=[name]) for name, spectrum in each}
+
+    def seeds_in(
+        self, table: Any, rows: Rows, seeds: Mapping[str, Any]
+    ) -> tuple[dict[str, dict[Any, float]], list[str]]:
+        weights = {
+            name: {band: value for band, value in enumerate(resampled(library, table).tolist()) if value > 0}
+            for name, library in seeds.items()
+        }
+        return columns_of_seeds(self, rows, weights, int)
 
     def fit_part(
         self, fit: Fit, X: Any, groups: Array | None, n_clusters: int, progress: Callable[[float], None]
@@ -530,6 +561,7 @@ def cluster(
     k_max: int | None = None,
     negatives: Negatives = "refuse",
     truth: Any = None,
+    library: Any = None,
     in_memory: bool | None = None,
     progress: Progress | None = None,
     **parameters: Any,
@@ -550,6 +582,10 @@ def cluster(
     truth : Truth or path, optional
         Known endmembers, or a label map. Clusters are then named and compared. For several scenes also a list, with one
         for each or None.
+    library : Truth or path, optional
+        Known spectra of some materials: an ENVI spectral library, a csv with the wavelength and a column for each
+        material, or a :class:`Truth` with ``spectra``. Their clusters are found as you mean them and have their names,
+        the others besides them. Spectra are resampled to the bands by wavelength.
     in_memory : bool or None, default=None
         Whether the pixels are read at once, or in blocks in every iteration. The default is blocks above 512 MB. With
         blocks, the start is found on 100,000 pixels, evenly spread.
@@ -589,6 +625,7 @@ def cluster(
         k_min=k_min,
         k_max=k_max,
         options={"negatives": negatives, "blocks": None if in_memory is None else not in_memory},
+        seeds=library,
         progress=progress,
         **parameters,
     )

@@ -21,12 +21,14 @@ from onmf.metrics import Scores, SpectraMatch, match_clusters, match_spectra
 from onmf.metrics import compare as scores_of
 from onmf.naming import distinct
 
-from .files import Header, find_header, open_data, read_plane, read_variables
+from .cube import Cube, in_nanometres
+from .files import Header, find_header, floats, open_data, read_plane, read_variables
 
 DARK, BRIGHT = 0.6, 1.4  # a cluster is dark below, or bright above, so many times the mean brightness of the image
 SLOPE = 1.3  # Ratio of the last third of a spectrum to its first third from which it is rising, and its inverse falling
 MIDDLE = 1.25  # ratio of the middle third to the others from which it is high in the middle, and its inverse low
 RED, INFRARED = (640.0, 680.0), (770.0, 900.0)  # nanometres before and behind the red edge of vegetation
+LEADING = ("band", "wavelength", "wavelength_nm", "name")  # names of the columns before the spectra of a table
 RED_EDGE = 0.4  # normalised difference of these (NDVI) from which a spectrum has a red edge
 
 
@@ -44,12 +46,15 @@ class Truth:
         Names of the materials.
     source : str
         Origin of the truth, usually a path.
+    nanometres : (bands,) array or None
+        Wavelengths of the spectra, if the file has them.
     """
 
     spectra: FloatArray | None = None
     labels: Array | None = None
     names: list[str] | None = None
     source: str = ""
+    nanometres: FloatArray | None = None
 
     @property
     def materials(self) -> list[str]:
@@ -190,7 +195,51 @@ def _read_library(header: Header, path: Path) -> Truth:
     names = header.get("spectra names", [str(number + 1) for number in range(len(spectra))])
     matching = isinstance(names, list) and len(names) == len(spectra)
     require(matching, f"{header.path} says lines = {len(spectra)}, but its list spectra names has another length.")
-    return Truth(spectra, names=names, source=str(path))
+    waves = header.numbers("wavelength", spectra.shape[1])
+    nanometres = None if waves is None else in_nanometres(waves, str(header.get("wavelength units", "")))
+    return Truth(spectra, names=names, source=str(path), nanometres=nanometres)
+
+
+def read_library(path: Path) -> Truth:
+    """Read known spectra: an ENVI spectral library, or a table with a column for each material."""
+    if path.suffix.lower() == ".csv":
+        return _read_table(path)
+    found = find_header(path)
+    header = None if found is None else Header(found)
+    if header is None or not header.is_library:
+        raise ValueError(f"{path} is no library of spectra: use an ENVI spectral library, or a csv.")
+    return _read_library(header, path)
+
+
+def resampled(library: Truth, cube: Cube) -> FloatArray:
+    """The one spectrum of a library at the used bands of an image. → (used bands,)
+
+    It is interpolated by wavelength, over values that are missing or negative. Without wavelengths, it must have the
+    bands of the image.
+    """
+    assert library.spectra is not None
+    (spectrum,), waves, ours, good = library.spectra, library.nanometres, cube.nanometres, cube.good_bands
+    n = len(spectrum)
+    if waves is None or ours is None:
+        lacking = library.source if waves is None else cube.source
+        require(
+            n in (len(good), good.sum()),
+            f"{lacking} has no wavelengths, so the spectra of {library.source} must have the bands of "
+            f"{cube.source}, {good.sum()} of which are used, but they have {n}: resample them.",
+        )
+        return np.maximum(np.nan_to_num(spectrum[good] if n == len(good) else spectrum), 0.0)
+    step = np.ptp(waves) / max(n - 1, 1)
+    outside = ours[(ours < waves.min() - step) | (ours > waves.max() + step)]
+    require(
+        not len(outside),
+        f"{library.source} has spectra from {waves.min():.1f} to {waves.max():.1f} nm, and {cube.source} has "
+        f"{len(outside)} bands outside of that, such as at {outside.max(initial=0):.1f} nm: leave them out "
+        "(drop_bands=, or --drop-bands).",
+    )
+    order = np.argsort(waves, kind="stable")
+    there = order[np.nan_to_num(spectrum[order], nan=-1.0) >= 0]
+    require(len(there), f"The spectrum of {library.materials[0]!r} in {library.source} has no values: leave it out.")
+    return np.asarray(np.interp(ours, waves[there], spectrum[there]))
 
 
 def _numbers(value: Any, dimensions: tuple[int, ...], where: str) -> FloatArray:
@@ -206,14 +255,18 @@ def _read_table(path: Path) -> Truth:
         head, *body = [row for row in csv.reader(io.StringIO(text, newline="")) if row] or [[]]
     except (csv.Error, UnicodeDecodeError) as error:
         raise ValueError(f"{path} cannot be read as a table: {error}. Save it as CSV in UTF-8.") from error
-    first = sum(name.strip().lower() in ("band", "wavelength", "wavelength_nm", "name") for name in head)
+    leading = [name for name in map(str.lower, map(str.strip, head)) if name in LEADING]
+    first, at = len(leading), next((i for i, name in enumerate(leading) if name.startswith("wavelength")), None)
     try:
         spectra = np.array([[float(word) for word in row[first:]] for row in body]).T
     except ValueError as error:
         raise ValueError(f"{path}: {error}. Expected a line of names, then a line of numbers for each band.") from None
     if spectra.ndim != 2 or not len(spectra) == len(head) - first > 0:
         raise ValueError(f"{path} has {len(head)} names, but its lines of numbers have another length, or are missing.")
-    return Truth(spectra, names=[plain(name.strip()) for name in head[first:]], source=str(path))
+    waves = None if at is None else floats([row[at] for row in body])
+    nanometres = None if waves is None else in_nanometres(waves, None)
+    names = [plain(name.strip()) for name in head[first:]]
+    return Truth(spectra, names=names, source=str(path), nanometres=nanometres)
 
 
 def compare(

@@ -26,7 +26,7 @@ from onmf.door.files import (
     read_wide,
 )
 from onmf.door.join import join_tables
-from onmf.door.kind import GROUPS
+from onmf.door.kind import GROUPS, KNOWN, SEEDS
 from onmf.estimator import ONMF
 from onmf.io import isolated_readers
 from onmf.io.limits import check_growth
@@ -42,6 +42,7 @@ def read(
     count: str | None = None,
     labels: str | None = None,
     groups: str | None = None,
+    known: str | None = None,
     transpose: bool = False,
 ) -> Table:
     """Read a table of counts. The format is recognised by the content.
@@ -60,6 +61,8 @@ def read(
         Known classes: a column, a field of the metadata of BIOM, ``y`` in an npz file, or ``FILE.csv:COLUMN``.
     groups : str, optional
         The batch or source of each row, named like ``labels``.
+    known : str, optional
+        The name of the cluster of each row that is known, named like ``labels``; empty for free rows.
     transpose : bool, default=False
         Whether features are in rows.
 
@@ -68,7 +71,8 @@ def read(
     Table
     """
     if isinstance(path, list | tuple):
-        options: dict[str, Any] = {"row": row, "column": column, "count": count, "labels": labels, "groups": groups}
+        options: dict[str, Any] = {"row": row, "column": column, "count": count}
+        options |= {"labels": labels, "groups": groups, "known": known}
         return join_tables([read(each, **options, transpose=transpose) for each in path], path, "feature")
     assert isinstance(path, str | Path)
     path = Path(path)
@@ -76,7 +80,7 @@ def read(
         raise FileNotFoundError(f"{path} is not a file: give the path of a table of counts.")
     if (row is None) != (column is None) or (count is not None and row is None):
         raise ValueError("A long table needs row and column (--row and --column): the columns that name each entry.")
-    head, asked = head_of(path), asked_for(labels, groups)
+    head, asked = head_of(path), asked_for(labels, groups, known)
     if row is not None and column is not None:
         draft = _read_long(path, row, column, count, asked, head.startswith(b"PAR1"))
     elif head.lstrip().startswith(b"{"):
@@ -87,7 +91,7 @@ def read(
         draft.X, draft.rows, draft.features = as_counts(draft.X.T), draft.features, draft.rows
     rows, features, notes = names_of(draft, path, "row", "feature")
     table = Table(draft.X, rows, features, source=str(path), notes=notes)
-    add_columns(table, draft, path, rows, "row", labels, groups)
+    add_columns(table, draft, path, rows, "row", labels, groups, known)
     return table
 
 
@@ -204,6 +208,7 @@ class TableKind(Kind):
     examples = (
         "onmf table otu_table.biom -k 8 --labels body_site --out clusters",
         "onmf table visits.csv --row customer --column page --count n -k auto --out clusters",
+        "onmf table visits.csv -k 8 --seeds seeds.json --out clusters",
     )
     argument_help = "A csv, tsv, parquet, npz, Matrix Market or BIOM file; several files are groups."
     several = True
@@ -214,6 +219,8 @@ class TableKind(Kind):
         Option("count", "Column of a long table with the counts; 1 without it.", metavar="COLUMN", reading=True),
         Option("labels", "Compare with known classes: a column, or FILE.csv:COLUMN.", metavar="COLUMN", reading=True),
         GROUPS,
+        KNOWN,
+        SEEDS,
         Option("transpose", "Features are in rows.", bool, False, reading=True),
     )
 

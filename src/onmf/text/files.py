@@ -87,6 +87,8 @@ class Text(NamedTuple):
         Its date as it is written, if known.
     group : str or None
         Its group: the source, author or year that it is from, if known.
+    known : str or None
+        The name of its cluster, if this is known.
     """
 
     id: str
@@ -94,6 +96,7 @@ class Text(NamedTuple):
     label: str | None
     date: str | None = None
     group: str | None = None
+    known: str | None = None
 
 
 class Skipped(NamedTuple):
@@ -121,6 +124,7 @@ class Columns(NamedTuple):
     labels: Any = None
     date: Any = None
     groups: Any = None
+    known: Any = None
 
     def find(self, name: str, present: Sequence[Any]) -> Self:
         """Return the columns with that of the texts, if it can be told; refuse a column that the table lacks."""
@@ -131,7 +135,8 @@ class Columns(NamedTuple):
             f"{name} has no column 'text': name the column that holds the text (--text, in Python text=). {found}",
         )
         chosen = self._replace(text=[*texts, *present][0])
-        for column, content in zip(chosen, ("text", "identifiers", "labels", "dates", "groups"), strict=True):
+        contents = ("text", "identifiers", "labels", "dates", "groups", "known clusters")
+        for column, content in zip(chosen, contents, strict=True):
             require(column is None or column in present, f"{name} has no column {column!r} for the {content}. {found}")
         return chosen
 
@@ -223,6 +228,7 @@ def read(
     labels: str | None = None,
     date: str | None = None,
     groups: str | None = None,
+    known: str | None = None,
     strip: Iterable[str] = (),
     keep_attachments: bool = False,
 ) -> Texts:
@@ -251,6 +257,8 @@ def read(
         Table column with the dates.
     groups : str, optional
         Table column with the groups: sources, authors or years. ``"folder"``: the folder that a file is in.
+    known : str, optional
+        Table column with the name of the cluster of each document that is known; empty for free documents.
     strip : iterable of {"headers"}
         Parts to drop from each document: the headers of mail and news messages.
     keep_attachments : bool, default=False
@@ -272,7 +280,7 @@ def read(
         raise ValueError(f"strip={unknown[0]!r} is not known: use {', '.join(map(repr, STRIP))}.")
     if kind not in (None, *KINDS):
         raise ValueError(f"kind={kind!r} is not known: use one of {', '.join(map(repr, KINDS))}.")
-    columns = Columns(text, id, labels, date, groups)
+    columns = Columns(text, id, labels, date, groups, known)
     if not isinstance(source, str | os.PathLike) and not callable(getattr(source, "read", None)):
         _check_columns(columns, "this list", "table" if is_frame(source) else "memory")
         texts = Texts("", "memory", strip, keep_attachments)

@@ -18,7 +18,8 @@ from onmf.datasets.count import make_vectorizer
 from onmf.divergence import Array, FloatArray
 from onmf.door import Clusters, Kind, Option, Progress, Table, check_request, cluster_table, predict_table
 from onmf.door.find import features_of_words, words_of
-from onmf.door.kind import Rows
+from onmf.door.kind import KNOWN, SEEDS, Rows
+from onmf.door.known import columns_of_seeds
 from onmf.door.run import check_kind
 from onmf.door.votes import Views
 from onmf.estimator import ONMF, check_for_parts
@@ -92,6 +93,7 @@ OPTIONS = (
         metavar="folder|COLUMN",
         flags=("--group",),
     ),
+    KNOWN,
     COLUMN("date", "Table column with the dates: how clusters and words rise and fall over time."),
     SOURCE(
         "input",
@@ -108,6 +110,7 @@ OPTIONS = (
         Path | None,
         metavar="DIR",
     ),
+    SEEDS,
     WORDS("language", "Language of the stop words to remove; 'none' keeps all words.", str, "english", "NAME"),
     WORDS(
         "stop_words", "More stop words to remove, one per line.", Path | None, metavar="FILE", parse=parse_stop_words
@@ -197,6 +200,7 @@ class DocumentKind(Kind):
         "onmf documents letters/ -k 12 --out clusters",
         "onmf documents mail.tar.xz -k 20 --strip headers --labels folder --out clusters",
         "onmf documents reviews.csv --text body --id number -k auto --out clusters",
+        "onmf documents mail/ -k 20 --seeds seeds.json --out clusters",
         "zcat lines.gz | onmf documents - -k 5",
         "onmf documents huge.jsonl.zst -k 50 --shards counts --out clusters",
     )
@@ -278,7 +282,7 @@ class DocumentKind(Kind):
         return table
 
     def _texts(self, path: str | Path, progress: Progress, options: Mapping[str, Any]) -> Texts:
-        names = ("text", "id", "labels", "date", "groups", "strip", "keep_attachments")
+        names = ("text", "id", "labels", "date", "groups", "known", "strip", "keep_attachments")
         given = {name: options[name] for name in names if options.get(name) is not None}
         texts = read(path, kind=options.get("input"), **given)
         texts.watch = lambda n, share: progress(f"Reading and counting: {n:,} documents", share)
@@ -294,6 +298,13 @@ class DocumentKind(Kind):
             rows.engine = in_blocks(engine, parameters.get("n_threads"), None if own else progress)
             rows.X = replace(table.X, names=None)  # names of shards are for people
         return rows
+
+    def seeds_in(
+        self, table: Table, rows: Rows, seeds: Mapping[str, Any]
+    ) -> tuple[dict[str, dict[Any, float]], list[str]]:
+        assert isinstance(table, Documents)
+        places, as_counted = {word: j for j, word in enumerate(table.features)}, table.vectorizer.build_preprocessor()
+        return columns_of_seeds(self, rows, seeds, lambda word: places.get(word, places.get(as_counted(word))))
 
     def terms(self, query: str, model: ONMF, table: Table | None) -> dict[str, list[int]]:
         if isinstance(table, Documents):

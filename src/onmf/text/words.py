@@ -105,7 +105,7 @@ class Documents(Table):
 
     Attributes
     ----------
-    X, rows, features, classes, groups, dates, source, notes
+    X, rows, features, classes, groups, dates, known, source, notes
         As in :class:`onmf.door.Table`. ``X`` is a csr_array or :class:`onmf.datasets.Shards`.
     lengths : (documents,) array of int
         Number of usable words in each document.
@@ -225,6 +225,7 @@ def count(
     excerpts: list[str] | TextsOnDisk = []
     classes: list[str | None] = []
     groups: list[str | None] = []
+    known: list[str | None] = []
     days: list[str | None] = []
     distinct: dict[str | None, str | None] = {}  # equal labels share one string, and so do equal dates
 
@@ -235,6 +236,7 @@ def count(
             excerpts.append(beginning if len(beginning) <= EXCERPT else beginning[: EXCERPT - 1].rstrip() + "…")
             classes.append(distinct.setdefault(document.label, document.label))
             groups.append(distinct.setdefault(document.group, document.group))
+            known.append(distinct.setdefault(document.known or None, document.known or None))
             days.append(distinct.setdefault(document.date, document.date))
             yield document.text
         if not rows and getattr(vectorizer, "vocabulary", None) is None:
@@ -265,6 +267,7 @@ def count(
         classes=classes if any(label is not None for label in classes) else None,
         groups=groups if any(group is not None for group in groups) else None,
         dates=dates,
+        known=known if any(name is not None for name in known) else None,
         source=documents.name,
         notes=documents.notes + date_notes,
         lengths=lengths,
