@@ -28,6 +28,7 @@ BENCHMARKS = {
     "divergences": "divergences.run",
     "reliability": "reliability.run",
     "cells": "cells.compare.run",
+    "markers": "markers.run",
     "groups": "groups.run",
 }
 """The module and the function of each benchmark."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks import documents, gpu, groups, known, measure, number, scale, speed, steps, surprise
+from benchmarks import documents, gpu, groups, known, markers, measure, number, scale, speed, steps, surprise
 from benchmarks.__main__ import BENCHMARKS, main
 from benchmarks.cells import compare
 from benchmarks.data import load
@@ -28,6 +28,14 @@ def _as_it_was(monkeypatch):
     """Restores after each test what a benchmark sets for its process."""
     monkeypatch.setattr(measure, "QUICK", measure.QUICK)
     monkeypatch.setenv("OMP_WAIT_POLICY", "PASSIVE")
+
+
+def test_markers_agree_with_the_classes_at_least_as_scores_do():
+    records = Store(ROOT / "docs" / "cells" / "results.json", ("set", "method"), "markers").records
+    found = {(record["set"], record["method"]): record for record in records}
+    for name in markers.MARKERS:
+        for key in ("accuracy", "ari"):
+            assert found[name, "seeds"][key] >= found[name, "score"][key], name
 
 
 @pytest.mark.parametrize("name", BENCHMARKS)
