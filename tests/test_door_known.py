@@ -60,7 +60,7 @@ def test_seeds_name_clusters_and_others_are_found():
     assert sorted(found.given.values()) == ["seeds", "seeds"]
     assert {found.names[number] for number in found.given} == set(SEEDS)
     assert found.sizes.tolist() == sorted(found.sizes, reverse=True)
-    assert found.how == "the best of 10 runs with 2 given clusters"
+    assert found.how == "the best of 10 runs from 2 given clusters"
     assert any(note.endswith("the others were found.") for note in found.notes)
     again = onmf.table.predict(found, counts())
     assert again.names == found.names
@@ -71,7 +71,7 @@ def test_more_seeds_than_a_size_order_would_keep():
     """Numbers follow the sizes, names the seeds: in whatever order these are given."""
     one, other = ({f"kind {k}": TOP[k] for k in order} for order in (range(K), reversed(range(K))))
     one, other = (onmf.table.cluster(counts(), K, seeds=seeds) for seeds in (one, other))
-    assert one.how == "a single run with 4 given clusters"
+    assert one.how == "a single run from 4 given clusters"
     assert all(share(one, f"kind {k}", k == Y) > 0.9 for k in range(K))
     assert [one.names[k] for k in one.labels] == [other.names[k] for k in other.labels]
 
@@ -124,7 +124,7 @@ def test_groups_and_weights_of_seeds():
     found = onmf.table.cluster(counts(groups=labs), K, seeds={name: dict.fromkeys(SEEDS[name], 2.0) for name in SEEDS})
     assert found.groups == ["Bern", "Oslo"]
     assert share(found, "kind 0", Y == 0) > 0.9
-    assert found.how == "the best of 10 runs with 2 given clusters with 2 groups"
+    assert found.how == "the best of 10 runs from 2 given clusters with 2 groups"
 
 
 @pytest.mark.parametrize(
@@ -152,6 +152,14 @@ def test_refusals(given, message):
         cluster_table(TABLE, counts(), K, **given)
 
 
+def test_seeds_of_counts_in_shards(folder):
+    seeds = {"Fourier": ["fft", "transform"]}
+    texts = list(onmf.text.read(folder / "docs.csv"))
+    found = onmf.text.cluster(texts, 6, shards=folder / "shards", seeds=seeds)
+    assert "fft" in found.distinctive(5)[found.names.index("Fourier")]
+    assert np.isfinite(found.confidence).all()
+
+
 def test_names_that_are_given_come_first():
     assert names_with_given(["tea", "milk", "leaf"], {2: "tea"}) == ["tea 2", "milk", "tea"]
     assert check_seeds({" tea ": ["leaf"]}) == {"tea": {"leaf": 1.0}}
@@ -177,7 +185,7 @@ def test_documents_from_the_command_line(folder):
     assert "fft" in rows["Fourier"]["distinctive"]
     summary = json.loads((out / "summary.json").read_text())
     assert {row["name"] for row in summary["clusters"] if row["given"]} == {"Fourier", "sparse", "stats"}
-    assert summary["fit"] == "the best of 10 runs with 3 given clusters"
+    assert summary["fit"] == "the best of 10 runs from 3 given clusters"
     read = onmf.text.read(folder / "docs.csv", known="known")
     by_id = {row["id"]: row["name"] for row in read_csv(out / "assignments.csv")}
     assert all(by_id[text.id] == text.known for text in read if text.known)
@@ -326,6 +334,8 @@ def test_a_library_names_materials(cube, tmp_path):
     blocks = onmf.image.cluster(cube, 3, library=path, in_memory=False)
     assert blocks.names == found.names
     assert np.array_equal(blocks.labels, found.labels)
+    scenes = onmf.image.cluster([cube, cube], 3, library=path)
+    assert set(scenes.names) >= {"grass", "soil"}
     again = onmf.image.predict(found, cube)
     assert again.names == found.names
     assert np.array_equal(again.labels, found.labels)

@@ -178,7 +178,7 @@ def fit_given(
     adopt_clustering(model, model.clustering_.reordered(order), model.engine_, model.divergence_)
     clusters = {place: int(old) for place, old in enumerate(order) if old < len(given.names)}
     how = (
-        f"{'a single run' if runs == 1 else f'the best of {runs} runs'} with {so_many(len(clusters), 'given cluster')}"
+        f"{'a single run' if runs == 1 else f'the best of {runs} runs'} from {so_many(len(clusters), 'given cluster')}"
     )
     names, ways = ({place: get(old) for place, old in clusters.items()} for get in (given.names.__getitem__, given.how))
     return Fit(model, X, how, groups=groups, trials=trials, given=ways, names=names)

@@ -43,9 +43,9 @@ from .scenes import (
 
 IN_MEMORY = 512 << 20  # Bytes of pixels up to which they are clustered in memory
 
-HOLD = {"init": "++", "seed_share": 10.0}
-"""Parameters with known spectra, which are whole profiles and hold: with less weight, a cluster leaves its spectrum for
-another material. From a random partition the other clusters begin as the mean of all pixels, far from any material."""
+SPECTRUM = 10.0
+"""How much a known spectrum counts, relative to the pixels of its cluster. It is a whole profile, so it holds: with
+less weight, a cluster leaves it for another material."""
 
 UNITS = {unit: "nm" if factor == 1 else "µm" for unit, factor in NANOMETRES.items()} | {"unknown": ""}
 """Short forms of units of wavelengths."""
@@ -388,7 +388,9 @@ class ImageKind(Kind):
         else:
             fit.X = pixels = pixels.array()
         if rows.given is not None:
-            return fit_given(pixels, n_clusters, HOLD | parameters, rows.given, rows.groups, engine)
+            # Pixels as first centroids are of one scene each, and would stay there.
+            own = {"seed_share": SPECTRUM} if rows.groups is not None else {"seed_share": SPECTRUM, "init": "++"}
+            return fit_given(pixels, n_clusters, own | parameters, rows.given, rows.groups, engine)
         if rows.groups is not None and is_auto(model.init):
             some, runs = fit_scenes(model, pixels, rows.groups, engine)
             fit.trials = (some, runs[: len(runs) // 2]) if len(runs) > 1 else None  # the others may follow the scenes

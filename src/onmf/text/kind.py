@@ -379,7 +379,7 @@ def cluster(
         Called with the name of each step and the share of it that is done, None if that is not known.
     **parameters
         Parameters of :class:`onmf.ONMF`, such as ``random_state`` (0 by default), and of
-        :func:`onmf.door.cluster_table`, such as ``namer``.
+        :func:`onmf.door.cluster_table`, such as ``namer``, ``seeds`` or ``known``.
 
     Returns
     -------
