@@ -236,6 +236,26 @@ def test_draws_have_the_sums_and_variances_of_the_data(sparse, whole):
     assert np.mean(drawn == 0) == pytest.approx(np.mean(X == 0), abs=0.02)
 
 
+@pytest.mark.parametrize("groups", [None, np.arange(2000) % 2])
+def test_draws_are_as_far_from_one_profile_as_the_data(groups):
+    """Also where one feature is much of most rows, and varies most: it changes their sums, too."""
+    rng = np.random.default_rng(0)
+    means = np.outer(np.ones(2000), 200 / np.arange(1, 31))
+    X = rng.poisson(means * rng.gamma(np.linspace(0.5, 5, 30)) / np.linspace(0.5, 5, 30))
+    one = OneCluster(X, groups)
+
+    def squares(X):
+        return np.square(X - np.outer(X.sum(axis=1), X.sum(axis=0)) / X.sum()).sum(axis=0)
+
+    drawn = np.mean([squares(one.draw(rng)) for _ in range(5)], axis=0)
+    assert drawn == pytest.approx(squares(X), rel=0.1)
+
+
+def test_draws_of_one_feature():
+    X = np.random.default_rng(0).poisson(1e6, size=(50, 1))
+    assert OneCluster(X).variances == pytest.approx(1)
+
+
 def test_draws_keep_the_profiles_of_groups():
     rng = np.random.default_rng(0)
     groups = np.repeat([0, 1], 500)

@@ -8,6 +8,8 @@ from scipy.sparse import csr_array, issparse, vstack
 from onmf.divergence import Array, FloatArray
 
 LARGEST = 2.0**53  # Above it, not every number can be told from the next one
+ROUNDS = 50  # until variances have settled
+TINY = 1e-6  # of its variance, at least, is in the residuals of a feature, even if it is nearly the whole of each row
 LEAST = 1e-9  # variance of a feature, relative to its mean; beyond that of Poisson counts, or in its largest entry
 
 
@@ -26,7 +28,7 @@ class OneCluster:
         self.sparse = issparse(X)
         codes = np.zeros(n, dtype=np.int64) if groups is None else np.unique(groups, return_inverse=True)[1]
         self.parts: list[tuple[Array, FloatArray, FloatArray]] = []  # rows of a group, their shares, sums of features
-        squares, expected = np.zeros(p), np.full(p, 1e-300)
+        squares = np.zeros(p)
         for code in range(codes.max(initial=0) + 1):
             rows = np.flatnonzero(codes == code)
             some = csr_array(X[rows], dtype=np.float64)  # sums of whole numbers would wrap around
@@ -36,12 +38,26 @@ class OneCluster:
             together = shares @ shares
             own = np.asarray(some.multiply(some).sum(axis=0)).ravel()
             squares += own - 2 * sums * (some.T @ shares) + sums**2 * together  # of residuals
-            expected += sums * max(1 - together, LEAST)
         self.low, self.high = (
             csr_array(each, dtype=np.float64).toarray().ravel() for each in (X.min(axis=0), X.max(axis=0))
         )
         least = 1 + LEAST if self.whole else np.maximum(LEAST * self.high, 1e-300)
-        self.variances = np.maximum(squares / expected, least)  # relative to the means
+        self.variances = np.maximum(self._variances(squares), least)
+
+    def _variances(self, squares: FloatArray) -> FloatArray:
+        """The variance of each feature, relative to its mean, for which residuals have these squares on the mean.
+
+        A feature adds to the sum of its row, and so to the residuals of all others, but takes from its own.
+        """
+        found = np.ones(len(squares))
+        for _ in range(ROUNDS):
+            expected = np.full(len(squares), 1e-300)
+            for _, shares, sums in self.parts:
+                own, profile = found * sums, sums / max(sums.sum(), 1e-300)
+                residual = np.maximum((1 - 2 * profile) * own + profile**2 * own.sum(), TINY * own)
+                expected += residual * max(1 - shares @ shares, LEAST)
+            found *= np.maximum(squares, 0) / expected
+        return found
 
     def draw(self, rng: np.random.Generator) -> Any:
         """Draw as many rows, each feature within its range. → a matrix like the data"""
