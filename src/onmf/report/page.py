@@ -295,7 +295,8 @@ def selection_parts(found: Clusters) -> dict[str, Any] | None:
         "levels": selection.levels,
         "draws": so_many(selection.draws, "draw"),
         "taken": found.n_clusters,
-        "splits": _splits(found, selection),
+        "splits": (splits := _splits(found, selection) if selection.levels else []),
+        "finer": any(row["parts"] for row in splits),
         "left": LEFT,
         "width": WIDTH,
         "height": HEIGHT,
@@ -326,7 +327,7 @@ def _splits(found: Clusters, selection: Selection) -> list[dict[str, Any]]:
             {
                 "cluster": f"{number}: {name}",
                 "found": "" if math.isnan(share) else f"{share:.0%}",
-                "above": "" if above is None else chr(ord("A") + int(above[c]) % 26),
+                "above": "" if above is None else chr(ord("A") + int(above[c]) % 26) * (1 + int(above[c]) // 26),
                 "parts": " + ".join(parts) if len(parts) > 1 else "",
             }
         )
