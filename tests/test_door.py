@@ -556,6 +556,8 @@ class TestCommand:
                 ("-k", 3, "--k-max", 5),
                 "--k-max 5 is about choosing the number of clusters, but -k 3 gives it: use -k auto.",
             ),
+            (("-k", 3, "--false-alarms", 0.2), "--false-alarms 0.2 is about choosing the number of clusters"),
+            (("-k", "auto", "--false-alarms", 0), "false_alarms=0.0 is not allowed: it is a share between 0 and 1."),
             (("-k", 3, "--init", "best"), "init='best' is not allowed"),
             (("-k", 3, "--divergence", "manhattan"), "--divergence manhattan is not a divergence: use one of"),
             (("-k", 3, "--format", "xls"), "--format xls is not known: use csv or parquet."),
@@ -604,6 +606,8 @@ class TestNumber:
         found.save(tmp_path / "out", report=False)
         written = [float(row["found"]) for row in read_csv(tmp_path / "out" / "clusters.csv")]
         assert written == pytest.approx(found.finding(), abs=1e-3)
+        often = cluster_table(kind, rows, "auto", options=options, k_max=6, false_alarms=0.3)
+        assert often.selection.draws == 3, "the data are the best of four in one of four cases"
 
     def test_data_without_structure(self, name, tmp_path):
         rng = np.random.default_rng(0)
@@ -620,6 +624,8 @@ class TestNumber:
         assert (row["size"], row["found"]) == (str(59 + (name != "image")), ""), "all rows are no cluster to be found"
         page = (tmp_path / "out" / "report.html").read_text("utf-8")
         assert "<b>No clusters were found</b>" in page
+        assert 'id="splits"' not in page
+        assert 'id="tried"' in page
 
 
 def test_levels(tmp_path):

@@ -119,8 +119,9 @@ def test_a_selection_tells(selection):
     assert selection.notes("cells")[0] == (
         f"{k} clusters were chosen of 2 to 36: halves of the cells agree on them to {own:.2f}; also: {also}."
     )
-    assert selection.notes(n_clusters=3)[0].startswith("3 clusters were chosen of 2 to 36")
-    assert "3 (" not in selection.notes(n_clusters=3)[0]
+    coarse = selection.levels[0].n_clusters
+    assert selection.notes(level="coarse")[0].startswith(f"{coarse} clusters were chosen of 2 to 36")
+    assert f"{coarse} (" not in selection.notes(level="coarse")[0]
     assert [row["n_clusters"] for row in selection.table()] == selection.numbers.tolist()
     assert [row["level"] for row in selection.table() if row["level"]] == [each.name for each in selection.levels]
     assert str(selection).count("medium") == 1
@@ -139,6 +140,8 @@ def test_levels_that_are_missing_have_neighbours(selection):
     assert two.number_at("fine") == fine.n_clusters
     only = replace(selection, levels=(coarse._replace(name="medium"),))
     assert only.number_at("fine") == coarse.n_clusters
+    assert only.notes(level="fine")[-1] == "There is no fine level: the nearest one was taken."
+    assert not any("no fine" in note for found in (only, selection) for note in found.notes(level="auto"))
 
 
 def test_the_largest_number_tried_is_told():

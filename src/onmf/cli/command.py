@@ -99,6 +99,7 @@ SHARED = (
     ),
     NUMBER("k_min", "Smallest number that -k auto may choose."),
     NUMBER("k_max", "Largest number that -k auto may choose."),
+    SHARE("false_alarms", "In which share of data without clusters -k auto may find some; 0.05 by default."),
     FITTED(
         "divergence",
         "How far a row is from a cluster: kullback-leibler (for counts), negative-binomial (for counts that vary "
@@ -243,7 +244,7 @@ def files_of_seeds(kind: Kind, options: Mapping[str, Any]) -> list[str]:
 
 def fit_options(kind: Kind, given: dict[str, Any]) -> tuple[Range, dict[str, Any]]:
     """The numbers to choose from, and the parameters of the fit; refused if they cannot be right."""
-    n_clusters, span = given["n_clusters"], Range(given["k_min"], given["k_max"])
+    n_clusters, span = given["n_clusters"], Range(*(given[name] for name in Range._fields))
     _check_range(n_clusters, span)
     for name in ("init", "n_init", "refine", "n_consensus") if given.get("quick") else ():
         if given.get(name) is not None:

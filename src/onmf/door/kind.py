@@ -248,12 +248,11 @@ class Kind:
         known = ("beta_loss", "random_state", "n_threads")
         selection = select_n_clusters(
             self.rows_to_cluster(rows, some),
-            k_min=span.k_min or 1,
-            k_max=span.k_max,
             groups=None if rows.groups is None else rows.groups[some],
             smoothing=parameters.get("smoothing", self.smoothing),
             progress=progress,
             **{name: parameters[name] for name in known if name in parameters},
+            **{name: value for name, value in span._asdict().items() if value is not None},
         )
         return replace(selection, rows=some[selection.rows], n_total=n)
 

@@ -56,13 +56,8 @@ def check_request(kind: Kind, n_clusters: int | str, span: Range, parameters: Ma
     check_parameters(ONMF(8 if isinstance(n_clusters, str) else n_clusters, **known))
 
 
-BEYOND_THE_FIT = (
-    "quick",
-    "namer",
-    "seeds",
-    "known",
-    *SHARES,
-)  # parameters of cluster_table that those of a kind pass on
+BEYOND_THE_FIT = ("quick", "namer", "seeds", "known", "false_alarms", *SHARES)
+"""Parameters of cluster_table that those of a kind pass on."""
 
 
 @interrupt.heeding
@@ -73,6 +68,7 @@ def cluster_table(
     *,
     k_min: int | None = None,
     k_max: int | None = None,
+    false_alarms: float | None = None,
     unassigned: float | None = None,
     min_confidence: float | None = None,
     namer: Namer | None = None,
@@ -86,7 +82,8 @@ def cluster_table(
     """Cluster the rows of a table, with the options of its kind and the parameters of :class:`onmf.ONMF`.
 
     ``n_clusters="auto"`` chooses a number from ``k_min`` to ``k_max``, that of the medium level; ``"coarse"`` and
-    ``"fine"`` take those of the other levels. Rows whose surprise is at most ``unassigned`` get no cluster, nor do
+    ``"fine"`` take those of the other levels. ``false_alarms`` is the share of data without clusters in which some may
+    be found. Rows whose surprise is at most ``unassigned`` get no cluster, nor do
     rows of a lower confidence than ``min_confidence``; the model keeps both. ``namer`` is a function that names a
     cluster: it gets the features that tell it from the others, the best first, and its most typical rows as texts, such
     as the beginnings of documents. By default the features make the name. ``seeds`` are features that clusters should
@@ -95,7 +92,7 @@ def cluster_table(
     sentence that says what it does, ``progress`` with the name of a step and the share of it that is done. The seed is
     0 by default, and ``quick=True`` makes a single run.
     """
-    span, shares = Range(k_min, k_max), check_shares(unassigned=unassigned, min_confidence=min_confidence)
+    span, shares = Range(k_min, k_max, false_alarms), check_shares(unassigned=unassigned, min_confidence=min_confidence)
     parameters = {"random_state": 0} | parameters  # the same rows give the same clusters
     check_request(kind, n_clusters, span, parameters)
     require(namer is None or callable(namer), f"namer={namer!r} is not allowed: it is a function that returns a name.")
@@ -118,8 +115,8 @@ def cluster_table(
     if isinstance(n_clusters, str):
         report("Choosing the number of clusters", 0.0)
         selection = kind.choose(rows, span, parameters, partial(report, "Choosing the number of clusters"))
-        n_clusters = selection.number_at(n_clusters)
         notes += selection.notes(kind.rows_of(2), n_clusters)
+        n_clusters = selection.number_at(n_clusters)
     if n_clusters > n:
         others = f" ({kind.so_many(total - n)} more cannot be clustered)" if n < total else ""
         raise ValueError(f"{n_clusters} clusters of {kind.so_many(n)}{others} are not possible: ask for at most {n}.")

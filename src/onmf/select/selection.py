@@ -43,13 +43,14 @@ class Level(NamedTuple):
 
 
 class Range(NamedTuple):
-    """From which numbers of clusters to choose; None for the defaults."""
+    """From which numbers to choose, and how often clusters may be found where there are none; None for the defaults."""
 
     k_min: int | None = None
     k_max: int | None = None
+    false_alarms: float | None = None
 
     def check(self, n_clusters: int | str) -> None:
-        """Refuse a number that is neither an integer nor the name of a level, and a range beside a number."""
+        """Refuse a number that is neither an integer nor the name of a level, and what else cannot be right."""
         if isinstance(n_clusters, str) and n_clusters not in AUTO:
             levels = ", ".join(map(repr, AUTO[:-1]))
             raise ValueError(f"n_clusters={n_clusters!r} is not allowed: give a number, {levels} or {AUTO[-1]!r}.")
@@ -59,6 +60,8 @@ class Range(NamedTuple):
                     f"{name}={value!r} is about choosing the number of clusters, but n_clusters={n_clusters} is given: "
                     f"use n_clusters='auto', or leave out {name}."
                 )
+        if self.false_alarms is not None and not 0 < self.false_alarms < 1:
+            raise ValueError(f"false_alarms={self.false_alarms} is not allowed: it is a share between 0 and 1.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,9 +174,9 @@ class Selection:
         others = [f"{each.n_clusters} ({each.name})" for each in self.levels if each.n_clusters != n_clusters]
         return f"also: {', '.join(others)}" if others else ""
 
-    def notes(self, rows: str = "rows", n_clusters: int | None = None) -> list[str]:
-        """Sentences about the choice; ``rows`` is what the rows are, ``n_clusters`` the number that was taken."""
-        k = self.n_clusters if n_clusters is None else n_clusters
+    def notes(self, rows: str = "rows", level: str = "auto") -> list[str]:
+        """Sentences about the choice; ``rows`` is what the rows are, ``level`` the one that was asked for."""
+        k = self.number_at(level)
         first, last = self.numbers[[0, -1]].tolist()
         some = f"{self.n_rows:,} of the {self.n_total:,} {rows}" if self.n_rows < self.n_total else f"the {rows}"
         if not self.levels:
@@ -182,6 +185,8 @@ class Selection:
         own = float(self.agreement[self.numbers == k][0])
         also = f"; {self.also(k)}" if len(self.levels) > 1 else ""
         notes = [f"{k} clusters were chosen of {first} to {last}: halves of {some} agree on them to {own:.2f}{also}."]
+        if level not in ("auto", *(each.name for each in self.levels)):
+            notes.append(f"There is no {level} level: the nearest one was taken.")
         if self.levels[-1].n_clusters == last:
             notes.append(f"Halves still agree at {last} clusters, the largest number that was tried: ask for more.")
         return notes
