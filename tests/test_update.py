@@ -138,7 +138,11 @@ class TestNew:
         first = X.copy()
         first[truth == 3] = X[truth == 0][: np.count_nonzero(truth == 3)]
         found = cluster_table(IMAGE, Cube(first), 3, options={"negatives": "refuse", "blocks": False})
-        again = found.update(Cube(X))
+        later = X.copy()
+        later[3, 5:25] = 0  # no data: the pixels after these keep their places
+        again = found.update(Cube(later, ignore_value=0.0))
+        assert (again.labels[3, 5:25] == -1).all()
+        truth[3, 5:25] = -1
         new = [number for number, status in enumerate(again.updated.status) if status == "new"]
         assert len(new) == 1
         inside = again.labels == new[0]
@@ -212,3 +216,17 @@ def test_a_folder_must_be_named(tmp_path):
     done = command("update", tmp_path, tmp_path)
     assert done.returncode == 2
     assert "--out NEW" in done.stderr
+
+
+def test_numbers_with_gaps(found, tmp_path):
+    """The table, the summary and the page have the numbers that people read."""
+    again = found.merge(0, 2).update(counts(SECOND))
+    again.save(tmp_path / "new")
+    rows = read_csv(tmp_path / "new" / "update.csv")
+    assert [(row["cluster"], row["status"]) for row in rows] == [
+        ("1", "kept"),
+        ("2", "kept"),
+        ("4", "kept"),
+        ("5", "new"),
+    ]
+    assert json.loads((tmp_path / "new" / "summary.json").read_text())["update"] == {"kept": [1, 2, 4], "new": [5]}

@@ -252,6 +252,7 @@ class Clusters:
             labels=place[self.labels],
             runners_up=place[self.runners_up],
             names=[self.names[number] for number in numbers],
+            updated=None if self.updated is None else self.updated.of(numbers),
             _sparse=self,
             **self._take(numbers),
         )

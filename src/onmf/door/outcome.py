@@ -13,8 +13,6 @@ from onmf.divergence import Array, FloatArray
 from onmf.estimator import ONMF
 from onmf.fit.describe import distinctiveness
 
-from .settle import sum_clusters
-
 if TYPE_CHECKING:
     from .clusters import Clusters
     from .write import Columns
@@ -35,7 +33,7 @@ class Updated:
         ``kept``, ``grown`` or ``shrunk`` by its share of the rows that are in no new cluster, ``empty`` or ``new``.
     changed : list of bool
         Whether most of what sets the cluster apart is other than before.
-    before, now : (numbers,) array
+    before, now : list of float
         Share of the rows of the model, and of the new rows, that are in the cluster.
     features_before, features_now : list of list of str
         What set the cluster apart before, and what does in the new rows.
@@ -43,14 +41,18 @@ class Updated:
 
     status: list[str]
     changed: list[bool]
-    before: FloatArray
-    now: FloatArray
+    before: list[float]
+    now: list[float]
     features_before: list[list[str]]
     features_now: list[list[str]]
 
+    def of(self, numbers: Array) -> Updated:
+        """The same of some clusters."""
+        return Updated(*([values[number] for number in numbers] for values in vars(self).values()))
 
-def what_became(before: ONMF, found: Clusters, X: Any, new: list[int]) -> Updated:
-    """Compare the rows of each cluster with those that the model had."""
+
+def what_became(before: ONMF, found: Clusters, sums: FloatArray, new: list[int]) -> Updated:
+    """Compare the rows of each cluster, of which there are the sums, with those that the model had."""
     k, features = found.n_numbers, found.features
     sizes = [np.bincount(labels[labels >= 0], minlength=k) for labels in (before.labels_, found.labels.ravel())]
     then, now = (each / max(int(each.sum()), 1) for each in sizes)
@@ -61,7 +63,6 @@ def what_became(before: ONMF, found: Clusters, X: Any, new: list[int]) -> Update
     spread = np.sqrt(np.maximum(share * (1 - share), 1e-300) * sum(1 / total for total in totals))
     rise = (shares[1] - shares[0]) / spread
     old = before.clustering_
-    sums = sum_clusters(X, found.labels.ravel(), k)
     tops = [_tops(old.by_cluster(), features, k), _tops((np.arange(k), sums, np.ones(k)), features, k)]
     status, changed = [""] * k, [False] * k
     for number in found.numbers.tolist():
@@ -74,7 +75,7 @@ def what_became(before: ONMF, found: Clusters, X: Any, new: list[int]) -> Update
             status[number] = "kept"
         stay = set(tops[0][number][:TOP]) & set(tops[1][number])
         changed[number] = number not in new and sizes[1][number] >= FEWEST and len(stay) < KEPT
-    return Updated(status, changed, then, now, *([top[:TOP] for top in each] for each in tops))
+    return Updated(status, changed, then.tolist(), now.tolist(), *([top[:TOP] for top in each] for each in tops))
 
 
 def _tops(by_cluster: tuple[Array, FloatArray, FloatArray], features: Any, k: int) -> list[list[str]]:
@@ -90,22 +91,18 @@ def _tops(by_cluster: tuple[Array, FloatArray, FloatArray], features: Any, k: in
 
 def update_columns(clusters: Clusters) -> Columns:
     """The table of what became of the clusters."""
-    clusters = clusters._sparse or clusters
-    updated, numbers = clusters.updated, clusters.numbers.tolist()
+    clusters = clusters.dense
+    updated = clusters.updated
     assert updated is not None
-
-    def of(values: Any) -> list[Any]:
-        return [values[number] for number in numbers]
-
     return {
         "cluster": clusters.shown_numbers,
-        "name": of(clusters.names),
-        "status": of(updated.status),
-        "changed": of(updated.changed),
-        "share_before": [float(f"{share:.4g}") for share in of(updated.before)],
-        "share_now": [float(f"{share:.4g}") for share in of(updated.now)],
-        "features_before": [", ".join(top) for top in of(updated.features_before)],
-        "features_now": [", ".join(top) for top in of(updated.features_now)],
+        "name": clusters.names,
+        "status": updated.status,
+        "changed": updated.changed,
+        "share_before": [float(f"{share:.4g}") for share in updated.before],
+        "share_now": [float(f"{share:.4g}") for share in updated.now],
+        "features_before": [", ".join(top) for top in updated.features_before],
+        "features_now": [", ".join(top) for top in updated.features_now],
     }
 
 

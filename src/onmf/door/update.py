@@ -85,7 +85,7 @@ def update_table(
     model.extra_ = model.extra_ | check_shares(unassigned=unassigned, min_confidence=min_confidence)
     standards = standards_of(model.extra_, *model.cluster_centers_.shape)
     found = predict_table(model, table, kind=kind, progress=progress)
-    X = kind.rows_of_result(found)[0]
+    X, places, _ = kind.rows_of_result(found)
     sums = sums_of(model)
     notes, extended = list[str](), model
     if standards.memory is None:
@@ -94,7 +94,7 @@ def update_table(
             "--no-text or by an older version of onmf."
         )
     else:
-        some, rows = _some_rows(X, found.templates.ravel() >= 0)
+        some, rows = _some_rows(X, found.templates.ravel()[places] >= 0)
         if rows.shape[0]:
             starts = new_clusters(kind, model, standards.memory, rows, partial(report, "Looking for new clusters"))
             starts = grow(kind, model, rows, starts) if len(starts) else starts
@@ -102,7 +102,7 @@ def update_table(
                 extended = _with(model, kind, np.vstack([sums, starts]), standards)
                 found = predict_table(extended, table, kind=kind, progress=progress)
         standards = replace(standards, memory=standards.memory.joined(csr_array(rows), len(some)))
-    return _learnt(kind, model, extended, table, found, X, standards, notes, report)
+    return _learnt(kind, model, extended, table, found, (X, places), standards, notes, report)
 
 
 def sums_of(model: ONMF) -> FloatArray:
@@ -235,30 +235,38 @@ def _learnt(
     model: ONMF,
     table: Table,
     found: Clusters,
-    X: Any,
+    rows: tuple[Any, Array],
     standards: Standards,
     notes: list[str],
     report: Any,
 ) -> Clusters:
-    """The result: the centroids learn from the rows, which are then assigned once more."""
-    templates, k = found.templates.ravel(), len(model.cluster_centers_)
+    """The result: the centroids learn from the rows, which have places in the table and are then assigned once more."""
+    (X, places), k = rows, len(model.cluster_centers_)
+    templates = found.templates.ravel()[places]
     old, names = len(before.cluster_centers_), names_of_model(before)
     whole = np.vstack([sums_of(before), np.zeros((k - old, X.shape[1]))]) + sum_clusters(X, templates, k)
     model = _with(model, kind, whole, None)
     standards = _extended(standards, k - old) if k > old else standards
     model.extra_ = model.extra_ | standards.parts()
     found = predict_table(model, table, kind=kind, progress=report)
-    templates = found.templates.ravel()
+    templates = found.templates.ravel()[places]
     inside = templates >= 0
-    rows = {
+    losses = (
+        -model.score(batch[own]) * len(own)
+        for start, batch in batches(X)
+        if len(own := np.flatnonzero(inside[start : start + batch.shape[0]]))
+    )
+    fields = {
+        "objective": float(sum(losses)),
+        "n_iter": 1,
         "labels": templates[inside].astype(np.int32),
-        "scales": np.nan_to_num(found.scales.ravel()[inside]),
-        "margins": np.nan_to_num(found.margins.ravel()[inside]),
+        "scales": np.nan_to_num(found.scales.ravel()[places][inside]),
+        "margins": np.nan_to_num(found.margins.ravel()[places][inside]),
         "history": {},
         "agreement": None,
         "stop_reason": "update",
     }
-    model = adopt_clustering(copy(model), replace(model.clustering_, **rows), model.engine_, model.divergence_)
+    model = adopt_clustering(copy(model), replace(model.clustering_, **fields), model.engine_, model.divergence_)
     new = list(range(len(names), found.n_numbers)) if k > old else []
     found = replace(found, model=model, standards=standards, names=names + [""] * len(new), how="an update")
     if new:
@@ -270,7 +278,7 @@ def _learnt(
             taken.add(name)
         shown = listed([number + kind.first for number in new])
         notes = [*notes, f"{so_many(len(new), f'new {kind.cluster}')}: {shown}."]
-    updated = what_became(before, found, X, new)
+    updated = what_became(before, found, sum_clusters(X, found.labels.ravel()[places], found.n_numbers), new)
     found = replace(found, notes=[*found.notes, *notes], updated=updated)
     model.extra_ = model.extra_ | found.entries()
     return found
