@@ -220,8 +220,8 @@ FAULTS = [
     Fault(
         "third-margin-not-matched",
         "src/onmf/fit/groups.py",
-        "A = divide(m, ratios * size)",
-        "A = m / size",
+        "A = divide(m, v_before)",
+        "A = m",
         "tests/contract/test_groups.py::test_the_fit_of_fixed_labels_is_the_minimum",
     ),
     Fault(
