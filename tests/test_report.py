@@ -462,7 +462,7 @@ def test_how_many_clusters_there_are(visit, report):
     assert [row[2] for row in rows] == ["100%"] * 6
     assert sum(row[3].count("%") - 1 for row in rows if row[3]) >= numbers["fine"] - 6 - 1
     assert all(98 <= sum(int(part.strip(" %")) for part in row[3].split("+")) <= 102 for row in rows if row[3])
-    assert page.inner_text("#splits thead").split("\t") == ["Coarse", "Cluster", "Found by", "Splits into"]
+    assert page.inner_text("#splits thead").strip().split("\t") == ["Coarse", "Cluster", "Found by", "Splits into"]
 
     marks = page.locator("#levels option").all()
     assert [(mark.get_attribute("value"), mark.get_attribute("label")) for mark in marks] == [
@@ -479,7 +479,7 @@ def test_how_many_clusters_there_are(visit, report):
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     assert 'id="number"' not in report, "the number was given"
     two = replace(found, selection=replace(selection, levels=selection.levels[:2]))
-    assert visit(rows_page(two)).inner_text("#splits thead").split("\t") == ["Coarse", "Cluster", "Found by"]
+    assert visit(rows_page(two)).inner_text("#splits thead").strip().split("\t") == ["Coarse", "Cluster", "Found by"]
 
 
 @pytest.mark.long("larger data")

@@ -10,7 +10,7 @@ from scipy.sparse import csr_array
 import onmf
 from conftest import command
 from onmf.datasets import make_counts, make_scene
-from onmf.door import Table, cluster_table, predict_table, update_table
+from onmf.door import Table, cluster_table, predict_table
 from onmf.door.memory import MOST, Memory, memory_of
 from onmf.door.update import sums_of
 from onmf.image import Cube
@@ -165,13 +165,12 @@ class TestMemory:
         assert "new" not in again.updated.status
         assert any("keeps no rows" in note for note in again.notes)
 
-    @pytest.mark.parametrize("name", ["indptr", "indices"])
-    def test_damaged(self, found, name):
-        model = onmf.ONMF(2)
-        model.__dict__ |= found.model.__dict__
-        model.extra_ = model.extra_ | {f"memory_{name}": model.extra_[f"memory_{name}"] + 1}
-        with pytest.raises(ValueError, match="damaged"):
-            update_table(model, counts(SECOND))
+    @pytest.mark.parametrize("name", ["indptr", "indices", "n_rows"])
+    def test_damaged(self, found, name, tmp_path):
+        extra = found.entries()
+        extra[f"memory_{name}"] = -1 if name == "n_rows" else extra[f"memory_{name}"] + WORDS
+        with pytest.raises(ValueError, match=r"memory_|rows that it keeps"):
+            found.model.save(tmp_path / "model.onmf", extra=extra)
 
 
 class TestRefused:

@@ -299,7 +299,7 @@ class CellKind(Kind):
             "symbols": optional(strings(p)),
             "names": strings(),
             "view": one_of(*NAMES),
-            **standards_rules(k),
+            **standards_rules(k, p),
             "temperature": number(*TEMPERATURES),
         }
 

@@ -29,6 +29,7 @@ from .find import features_of_words, words_of
 from .groups import IGNORED, groups_of_new, rows_of_new_groups
 from .join import join_tables, names_of_files
 from .known import Given, check_seeds, columns_of_seeds, fit_given, read_seeds
+from .memory import check_memory
 from .settle import BATCH, Standards, batches, margins_by_chances, standards_rules, surprise_in, take_rows
 from .votes import Fit as Fit
 from .votes import Views, fit_by_vote, fit_plainly, fit_with_groups
@@ -146,10 +147,11 @@ class Kind:
 
     def rules(self, k: int, p: int) -> dict[str, Rule]:
         """A rule for each entry of ``extra``, for k clusters and p features. Entries without a rule are not checked."""
-        return {"names": optional(strings()), "features": optional(strings(p)), **standards_rules(k)}
+        return {"names": optional(strings()), "features": optional(strings(p)), **standards_rules(k, p)}
 
     def check(self, extra: Mapping[str, Any]) -> None:
         """Refuse entries that contradict each other."""
+        check_memory(extra)
 
     def feature_names(self, extra: Mapping[str, Any]) -> Sequence[str] | None:
         """Names of the features of a model; None if they have none."""

@@ -48,14 +48,26 @@ def _drawn(rng: np.random.Generator, rows: csr_array, n: int) -> Any:
     return rows[np.sort(rng.permutation(rows.shape[0])[:n])]
 
 
-def memory_rules() -> dict[str, Rule]:
-    """Rules for the entries of a model file."""
+def memory_rules(p: int) -> dict[str, Rule]:
+    """Rules for the entries of a model file with p features."""
     return {
         "memory_data": optional(array(("float32", "float64"), None, low=0)),
-        "memory_indices": optional(array(("int32",), None, low=0)),
+        "memory_indices": optional(array(("int32",), None, low=0, high=p - 1)),
         "memory_indptr": optional(array(("int64",), None, low=0)),
         "memory_n_rows": optional(integer(1)),
     }
+
+
+def check_memory(parts: Mapping[str, Any]) -> None:
+    """Refuse entries of a model file that contradict each other."""
+    names = [name for name in memory_rules(1) if name in parts]
+    if not names:
+        return
+    whole = len(names) == len(memory_rules(1))
+    require(whole, "the rows that it keeps are not complete")
+    data, indices, indptr = (parts[f"memory_{name}"] for name in ("data", "indices", "indptr"))
+    ordered = len(indptr) > 0 and indptr[0] == 0 and indptr[-1] == len(data) and (np.diff(indptr) >= 0).all()
+    require(ordered and len(indices) == len(data), "the rows that it keeps are no rows")
 
 
 def memory_of(parts: Mapping[str, Any], p: int) -> Memory | None:
@@ -63,9 +75,6 @@ def memory_of(parts: Mapping[str, Any], p: int) -> Memory | None:
     if "memory_n_rows" not in parts:
         return None
     data, indices, indptr = (parts[f"memory_{name}"] for name in ("data", "indices", "indptr"))
-    ordered = len(indptr) > 0 and indptr[0] == 0 and indptr[-1] == len(data) and (np.diff(indptr) >= 0).all()
-    fitting = len(indices) == len(data) and indices.max(initial=-1) < p
-    require(ordered and fitting, "The rows that the model keeps are damaged: fit it anew.")
     rows = csr_array((data, indices, indptr), shape=(len(indptr) - 1, p))
     rows.sum_duplicates()
     return Memory(rows, int(parts["memory_n_rows"]))

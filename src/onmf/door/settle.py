@@ -83,9 +83,14 @@ def standards_of(parts: Mapping[str, Any], k: int, p: int) -> Standards:
     return Standards(calibration_of(parts, k), usual_of(parts), **shares, memory=memory_of(parts, p))
 
 
-def standards_rules(k: int) -> dict[str, Rule]:
+def standards_rules(k: int, p: int) -> dict[str, Rule]:
     """Rules for the entries of a model file."""
-    return {**calibration_rules(k), **usual_rules(k), **memory_rules(), **dict.fromkeys(SHARES, optional(number(0, 1)))}
+    return {
+        **calibration_rules(k),
+        **usual_rules(k),
+        **memory_rules(p),
+        **dict.fromkeys(SHARES, optional(number(0, 1))),
+    }
 
 
 def learn_from(model: ONMF, X: Any, groups: Array | None = None) -> tuple[Usual | None, FloatArray]:

@@ -295,10 +295,11 @@ class ImageKind(Kind):
             "image": optional(STRING),
             "wavelengths": optional(Rule(lambda a: is_array(a, "fiu") and a.ndim == 1, "a number for each band")),
             "wavelength_unit": optional(either(NULL, STRING)),
-            **standards_rules(k),
+            **standards_rules(k, p),
         }
 
     def check(self, extra: Mapping[str, Any]) -> None:
+        super().check(extra)
         if "wavelengths" in extra:
             require(len(extra["wavelengths"]) == len(extra["good_bands"]), "its wavelengths do not match its bands")
             require("wavelength_unit" in extra, "'wavelength_unit' is missing")

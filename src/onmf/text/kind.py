@@ -177,6 +177,14 @@ class DocumentClusters(Clusters):
         """Assign other documents to these clusters; see :func:`onmf.text.predict`."""
         return predict(self, texts, **options)
 
+    def update(self, texts: Any, /, *, token_pattern: str | None = None, **options: Any) -> "DocumentClusters":
+        """Assign other documents, find new clusters among them, and learn; see :func:`onmf.door.update_table`.
+
+        ``texts`` and ``token_pattern`` are as in :func:`onmf.text.predict`.
+        """
+        counted = counted_for(self.model, texts, token_pattern, options.get("progress"))
+        return cast(DocumentClusters, super().update(counted, **options))
+
     def typical(self, cluster: int, n: int = 5) -> Array:
         """The documents of a cluster with the largest margins; the shorter half, decided by few words, is left out."""
         return self._longer(cluster, 0.5)[::-1][:n]
@@ -435,7 +443,12 @@ def predict(
     """
     fitted = model.model if isinstance(model, DocumentClusters) else model
     check_kind(fitted, DOCUMENTS)
-    if not isinstance(texts, Documents):
-        texts = count(texts, vectorizer_of(fitted, token_pattern), progress=options.get("progress"))
-    found = predict_table(fitted, texts, kind=DOCUMENTS, **options)
-    return cast(DocumentClusters, found)
+    counted = counted_for(fitted, texts, token_pattern, options.get("progress"))
+    return cast(DocumentClusters, predict_table(fitted, counted, kind=DOCUMENTS, **options))
+
+
+def counted_for(model: ONMF, texts: Any, token_pattern: str | None, progress: Progress | None) -> Documents:
+    """Documents, counted as those of a model unless they are counted already."""
+    if isinstance(texts, Documents):
+        return texts
+    return count(texts, vectorizer_of(model, token_pattern), progress=progress)
