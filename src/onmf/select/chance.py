@@ -39,7 +39,8 @@ class OneCluster:
             own = np.asarray(some.multiply(some).sum(axis=0)).ravel()
             squares += own - 2 * sums * (some.T @ shares) + sums**2 * together  # of residuals
         self.low, self.high = (
-            csr_array(each, dtype=np.float64).toarray().ravel() for each in (X.min(axis=0), X.max(axis=0))
+            np.ravel(each.toarray() if issparse(each) else each).astype(np.float64)
+            for each in (X.min(axis=0), X.max(axis=0))
         )
         least = 1 + LEAST if self.whole else np.maximum(LEAST * self.high, 1e-300)
         self.variances = np.maximum(self._variances(squares), least)
