@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks import documents, gpu, groups, known, markers, measure, number, scale, speed, steps, surprise
+from benchmarks import documents, gpu, groups, known, markers, measure, number, scale, speed, steps, surprise, update
 from benchmarks.__main__ import BENCHMARKS, main
 from benchmarks.cells import compare
 from benchmarks.data import load
@@ -85,6 +85,7 @@ def tables_of_the_docs():
     yield "optima/optima", documents.summary_of_optima(stored("optima/results.json"))
     yield "optima/steps", steps.summary(stored("optima/steps.json"))
     yield "number/number", number.summary(stored("number/results.json"))
+    yield "update/update", update.summary(stored("update/results.json"))
     yield "known/known", known.summary(stored("known/results.json"))
     yield "surprise/surprise", surprise.summary(stored("surprise/results.json"))
     yield "scale/scale", scale.summary(stored("scale/results.json"))
@@ -170,6 +171,19 @@ def test_known_rows_are_measured(tmp_path, capsys):
     main(arguments)
     assert json.loads((tmp_path / "results.json").read_text()) == found
     assert "| made-4 |" in capsys.readouterr().out
+
+
+def test_updates_are_measured(tmp_path, capsys):
+    """On a set of thirty rows a month. A second run measures nothing again."""
+    arguments = ["update", "--name", "made-4", "--draws", "1", "--out", str(tmp_path)]
+    main(arguments)
+    found = json.loads((tmp_path / "results.json").read_text("utf-8"))
+    assert [len(record["new"]) for record in found["random"]] == [update.MONTHS - 1]
+    assert [record["newsgroup"] for record in found["new"]] == [0, 1, 2, 3]
+    assert all(record["found"] == (min(record["recall"], record["precision"]) > 0.5) for record in found["new"])
+    main(arguments)
+    assert json.loads((tmp_path / "results.json").read_text("utf-8")) == found
+    assert "of 4 newsgroups are found" in capsys.readouterr().out
 
 
 def test_surprise_is_measured(tmp_path, capsys, monkeypatch):
