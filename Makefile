@@ -27,7 +27,7 @@ KERNELS := $(addprefix tests/, contract/test_backends.py contract/test_bregman.p
 demo: $(VENV)/.demo  ## cluster the embedded corpus, print the clusters, and write the report that README shows
 	$(BIN)/python examples/docstrings.py demo-output
 
-test: $(VENV)/.dev  ## run most tests, in four minutes; those on the paper's data run if $$ONMF_DATA points to it
+test: $(VENV)/.dev  ## run most tests, in six minutes; those on the paper's data run if $$ONMF_DATA points to it
 	$(PYTEST) --short -p no:randomly
 
 test-all: $(VENV)/.dev  ## run all tests, in random order: make test-all SEED=1
