@@ -187,9 +187,8 @@ def machine(checksums):
 
 
 def main():
-    """Print or write the checksums, of all fits or of those that are named."""
-    named = [name for name in sys.argv[1:] if not name.startswith("--")]
-    found = {name: checksum(name) for name in named or FITS}
+    """Print or write the checksums."""
+    found = {name: checksum(name) for name in FITS}
     if "--json" in sys.argv:
         print(json.dumps(found))
         return

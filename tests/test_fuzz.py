@@ -31,7 +31,7 @@ def python(*arguments):
 
 
 @pytest.mark.timeout(3600)  # a hang of one case is the fuzzer's to find; on a busy machine all of them take long
-@pytest.mark.parametrize(("target", "cases"), [("core", "--fits=500"), ("files", "--files=250")])
+@pytest.mark.parametrize(("target", "cases"), [("core", "--fits=1000"), ("files", "--files=500")])
 def test_fixed_cases_have_no_failures(target, cases, tmp_path):
     out = tmp_path / "statistics.json"
     run = python("-m", "fuzz", target, cases, "--seed=0", "--workers=2", f"--out={out}")
