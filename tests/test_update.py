@@ -73,14 +73,15 @@ class TestNothingNew:
         assert again.updated.status == ["grown", "shrunk", "shrunk", "empty"]
         assert again.updated.now[3] == 0 < again.updated.before[3]
 
-    def test_features_that_changed(self, found):
-        """Rows of a cluster with other features than before, but for the seven that set it apart most."""
+    @pytest.mark.parametrize(("kept", "changed"), [(7, False), (4, True)])
+    def test_features_that_changed(self, found, kept, changed):
+        """Rows of a cluster with other features than before, but for those that set it apart most."""
         X, centroid = MADE.X[OLD_SECOND].toarray(), found.model.cluster_centers_[0]
         own = predict_table(found.model, counts(OLD_SECOND), kind=TABLE).labels == 0
         tops = [list(names).index(name) for names in [counts(FIRST).features] for name in found.distinctive(40)[0]]
-        others = np.setdiff1d(np.argsort(centroid), tops)[:33]
-        X[np.ix_(own, others)] += X[np.ix_(own, tops[7:])]
-        X[np.ix_(own, tops[7:])] = 0
+        others = np.setdiff1d(np.argsort(centroid), tops)[: 40 - kept]
+        X[np.ix_(own, others)] += X[np.ix_(own, tops[kept:])]
+        X[np.ix_(own, tops[kept:])] = 0
         found.model.extra_, before = (
             {k: v for k, v in found.model.extra_.items() if "memory" not in k},
             found.model.extra_,
@@ -88,7 +89,7 @@ class TestNothingNew:
         again = found.update(Table(csr_array(X), [str(i) for i in OLD_SECOND], counts(FIRST).features))
         found.model.extra_ = before
         assert again.updated.status == ["kept"] * (TOPICS - 1)
-        assert again.updated.changed == [False] * (TOPICS - 1)  # half of the ten stay among the twenty
+        assert again.updated.changed == [changed] + [False] * (TOPICS - 2)
         assert again.updated.features_now[0] != again.updated.features_before[0]
 
 

@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array, vstack
 
-from onmf.confidence import evenly_spaced
-from onmf.divergence import Array
 from onmf.io.rules import Rule, array, integer, optional, require
 
 MOST = 2_000  # rows
@@ -78,9 +76,3 @@ def memory_of(parts: Mapping[str, Any], p: int) -> Memory | None:
     rows = csr_array((data, indices, indptr), shape=(len(indptr) - 1, p))
     rows.sum_duplicates()
     return Memory(rows, int(parts["memory_n_rows"]))
-
-
-def memory_from(X: Any, take: Any) -> Memory:
-    """The memory of a first fit; ``take(X, index)`` returns some of its rows in memory."""
-    some: Array = evenly_spaced(X.shape[0], MOST)
-    return Memory(csr_array(take(X, some)), X.shape[0])

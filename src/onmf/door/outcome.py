@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 FILE = "update.csv"
 CLEAR = 0.01  # share of the clusters that seem to have grown or shrunk by chance
-FEWEST = 10  # rows of a cluster, below which nothing is said of its features
+FEWEST = 10  # rows of a new cluster, and of one of whose features something is said, at least
 TOP, KEPT = 10, 5  # distinctive features of a cluster, and how many of them stay in one that has not changed
 
 

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from onmf import interrupt
 from onmf.backend import to_host
@@ -35,7 +36,7 @@ from .known import (
     notes_on_given,
     range_of_given,
 )
-from .memory import memory_from
+from .memory import MOST, Memory
 from .settle import SHARES, Standards, check_shares, learn_from, settled, standards_of, take_rows
 from .votes import end_with_rule
 
@@ -132,7 +133,8 @@ def cluster_table(
         end_with_rule(fit, "smoothing" in parameters, rows.engine)
     report("Measuring confidence", None)
     usual, surprise = learn_from(fit.model, fit.X, fit.groups)
-    memory = None if getattr(table, "private", False) else memory_from(fit.X, take_rows)
+    kept = None if getattr(table, "private", False) else take_rows(fit.X, evenly_spaced(n, MOST))
+    memory = None if kept is None else Memory(csr_array(kept), n)
     standards = Standards(calibrate_fit(kind, fit), usual, **shares, memory=memory)
     moved = None if fit.groups is not None else moved_without_smoothing(fit.model, fit.X)
     measures: dict[str, Any] = kind.measured(fit, rows, standards, surprise, total)

@@ -32,7 +32,7 @@ from onmf.naming import listed, names_of_model, so_many
 
 from .kind import Fit, Kind
 from .memory import Memory
-from .outcome import what_became
+from .outcome import FEWEST, what_became
 from .run import check_kind, predict_table
 from .settle import Standards, batches, check_shares, standards_of, sum_clusters
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from .clusters import Clusters, Progress, Table
 
 ALARMS = 0.05  # share of the updates in which a cluster is new by chance
-MOST, FEWEST = 6_000, 10  # new rows that are searched for new clusters; and rows of a new cluster, at least
+MOST = 6_000  # new rows that are searched for new clusters
 MORE = 5  # one more cluster for so many is looked for, so that a new one has room
 FOLDS, STEPS = 10, 10  # of the rows, and in which new centroids find their rows
 SEED = 381_206_457  # of the division into folds
