@@ -183,6 +183,14 @@ class Run:
         del assignment  # its losses are counted, and the sums may need the memory
         return StepSums(self.sums(weights, k) if sums is None else sums, table)
 
+    def count_unscored(self, labels: Array, k: int, sums: FloatArray | None = None) -> StepSums:
+        """The step that gives these labels, without scores and losses: scales and objective need none."""
+        block = self.block
+        scales = block.divergence.scale(np.zeros_like(block.constants), block.terms)
+        step = self.count(Assignment(labels, scales, block.constants), k, sums)
+        step.on_device("loss")[:] = np.nan
+        return step
+
     def step_for_labels(self, labels: Array, k: int) -> StepSums:
         """The step that gives these labels, under the centroids that they make. The row weights must be fixed."""
         block, labels = self.block, self.block.backend.to_device(labels)

@@ -263,13 +263,6 @@ class CpuRun(Run):
         self._sums: FloatArray = EMPTY  # (k, p) the last sums by label
         self._summed: Array = EMPTY  # (n,) their labels
 
-    def count_unscored(self, labels: Array, k: int) -> StepSums:
-        """The step that gives these labels, without scores and losses: scales and objective need none."""
-        scales = self.block.divergence.scale(np.zeros(len(labels)), self.block.terms)
-        step = self.count(Assignment(labels, scales, self.block.constants), k)
-        step.on_device("loss")[:] = np.nan
-        return step
-
     def count_summed(self, assignment: Assignment, sums: FloatArray) -> StepSums:
         """The step that gives this assignment, if the rows were summed when they were scored."""
         self._sums, self._summed = sums, assignment.labels

@@ -113,10 +113,14 @@ class GpuRun(Run):
         factors = None if self._plain else weights
         if crew is not None:
             labels, best, sums = self._label_and_sum(crew, rows, B, factors, by_score)
+            step = self.count(block.assignment(labels, best), k, sums)
+        elif divergence.fixed_scales:
+            labels = label_rows(rows, B)
+            step = self.count_unscored(labels, k, sum_rows(rows, labels, factors, k))
         else:
             labels, best = label_rows(rows, B), cupy.empty(rows.shape[0])
             sums = sum_rows(rows, labels, factors, k, B, best, by_score)
-        step = self.count(block.assignment(labels, best), k, sums)
+            step = self.count(block.assignment(labels, best), k, sums)
         self._sizes = step.on_device("counts")
         return step
 
