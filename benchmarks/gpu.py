@@ -21,7 +21,8 @@ from onmf import ONMF
 from onmf.backend import Block, GpuBackend, available_cores, to_host
 from onmf.backend.gpu.rows import SparseRows
 from onmf.data import InMemory, get_engine
-from onmf.divergence import KullbackLeibler, get_divergence
+from onmf.divergence import Divergence, KullbackLeibler, NegativeBinomial, get_divergence
+from onmf.divergence.base import Scale
 from onmf.fit.loop import alternate
 
 with suppress(ImportError):  # without a GPU, stored rows can still be made a table
@@ -161,12 +162,35 @@ def sparse(nnz: int, k: int, zipf: bool, targets: tuple[str, str], bandwidth: fl
         with suppress(cupy.cuda.memory.OutOfMemoryError):
             yield row(f"cuSPARSE's product alone, {what}", timed(lambda: X @ B, max(3, repeats // 2)))
         del X, B
-    on_cpu = InMemory(get_engine("cpu").backend.make_block(on_host(rows), divergence))
-    iterations = alternate(on_cpu, C.get(), max_iter=6, tol=0.0).iterations
-    ms = 1e3 * median(one.seconds for one in iterations[1:])
     target = ("≥ 10 ×" if k <= 20 else "≥ 15 ×") if entries > LARGE else ""
+    yield on_all_cores(rows, divergence, C, whole, target, what)
+
+
+def on_all_cores(
+    rows: SparseRows, divergence: Divergence, C: Any, whole: float, target: str, what: str, iterations: int = 6
+) -> Record:
+    """Measure an iteration on the CPU, given the milliseconds of one on the GPU."""
+    data = InMemory(get_engine("cpu").backend.make_block(on_host(rows), divergence))
+    done = alternate(data, C.get(), max_iter=iterations, tol=0.0).iterations
+    ms = 1e3 * median(one.seconds for one in done[1:])
     note = f"the GPU is {ms / whole:.1f} times as fast"
-    yield row(f"whole iteration on {available_cores()} cores, {what}", ms, note=note, judge=(ms / whole, target))
+    return row(f"whole iteration on {available_cores()} cores, {what}", ms, note=note, judge=(ms / whole, target))
+
+
+def curved(nnz: int, k: int, scale: Scale, repeats: int) -> Iterator[Record]:
+    """Measure an iteration of the negative binomial, on the GPU and on all cores."""
+    divergence, rows = NegativeBinomial(scale=scale), rows_on_card(nnz, True)
+    entries = len(rows.indices)
+    what = f"negative binomial, scale={scale!r}, {entries / 1e6:.0f} M nonzeros, r = {k}"
+    block, C = GpuBackend().make_block(rows, divergence), cupy.random.default_rng(1).random((k, WORDS)) ** 8
+    T, run = block.prepare(C), block.backend.start_run(block)
+    yield row(f"templates, {what}", timed(lambda: block.prepare(C), repeats))
+    yield row(f"assignment, {what}", timed(lambda: block.assign(T), repeats))
+    step = run.step(T)
+    yield row(f"centroids, {what}", timed(lambda: run.update(step, C.copy()), repeats))
+    whole = iteration(block, divergence.initial_centroids(C), repeats)
+    yield row(f"whole iteration, {what}", whole)
+    yield on_all_cores(rows, divergence, C, whole, "≥ 40 ×" if entries > LARGE else "", what, iterations=4)
 
 
 def dense(n: int, p: int, k: int, dtype: Any, bandwidth: float, repeats: int, steps: bool = False) -> Iterator[Record]:
@@ -277,6 +301,7 @@ def all_parts(quick: bool, repeats: int, bandwidth: float) -> dict[str, list[Ite
         ],
         "ng20": [ng20(repeats)],
         "sparse": [sparse(small, 20, zipf, ("< 4", "< 6"), bandwidth, repeats) for zipf in (True, False)],
+        "curved": [curved(small, 20, scale, repeats) for scale in ("size", "fit")],
         "fits": [fits(small)],
         "search": [search(small // 500)],
         "streamed": [

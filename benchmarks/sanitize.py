@@ -17,7 +17,7 @@ from scipy.sparse import csr_array
 TESTS = Path(__file__).parent.parent / "tests"
 sys.path[:0] = [str(TESTS), str(TESTS / "contract")]
 
-from test_gpu import check_passes, check_step_at_once, made  # noqa: E402
+from test_gpu import check_curved, check_passes, check_step_at_once, made  # noqa: E402
 from test_gpu_data import check_hull  # noqa: E402
 
 from onmf import ONMF  # noqa: E402
@@ -50,6 +50,14 @@ def steps() -> None:
             check_step_at_once(1100, 130, 64, loss, dtype)
 
 
+def curved() -> None:
+    """Divergences without closed forms."""
+    for k in (1, 3, 33):
+        for scale in ("size", "fit"):
+            for X in (made(37, 30, whole=False), made(37, 30, whole=False, dtype=np.float32, sparse=False)):
+                check_curved(X, k, scale)
+
+
 def hulls() -> None:
     """Starts by SNPA."""
     for k in (1, 5, 33):
@@ -67,6 +75,7 @@ PARTS = {
     **{f"passes-{k}": partial(passes, k) for k in (1, 3, 31, 33, 129)},
     "many": lambda: check_passes(made(20, 9, density=0.5), 300),
     "steps": steps,
+    "curved": curved,
     "hulls": hulls,
     "fits": partial(fits, None),
     "streamed-fits": partial(fits, 60_000),

@@ -147,7 +147,8 @@ class Doubled(NegativeBinomial):
 
 def own_phi(scale: Scale = "none") -> Bregman:
     """Return the divergence of φ = x^1.5 in functions of a number."""
-    return Bregman(lambda x: x**1.5, lambda x: 1.5 * x**0.5, lambda x: 0.75 * x**-0.5, scale=scale, label="root")
+    functions = lambda x: x**1.5, lambda x: 1.5 * x**0.5, lambda x: 0.75 * x**-0.5
+    return Bregman(*functions, scale=scale, label="root", cuda=("pow(x, 1.5)", "1.5 * sqrt(x)", "0.75 / sqrt(x)"))
 
 
 def terms_of(divergence: Any, x: FloatArray, y: FloatArray) -> tuple[FloatArray, ...]:

@@ -6,6 +6,7 @@ left to CuPy: the bits of a GPU are its own. Nothing here warns: the logarithm o
 """
 
 from collections.abc import Callable
+from importlib import import_module
 from math import prod
 from typing import Any
 
@@ -54,8 +55,8 @@ def power(x: Any, exponent: float) -> FloatArray:
 
 
 def log_gamma(x: Any) -> FloatArray:
-    """The logarithm of the gamma function of numbers > 0, on the host."""
-    return _map("log_gamma", x)
+    """The logarithm of the gamma function of numbers > 0."""
+    return import_module("cupyx.scipy.special").gammaln(x) if on_gpu(x) else _map("log_gamma", x)
 
 
 def xlogy(x: Any, y: Any) -> FloatArray:
@@ -65,7 +66,7 @@ def xlogy(x: Any, y: Any) -> FloatArray:
 
 def from_table(function: Callable[[FloatArray], FloatArray], x: Array) -> FloatArray:
     """A function of numbers ≥ 0, from a table if they are small and whole, as counts are."""
-    if len(x) and x.max() < LARGEST_TABLE:
+    if len(x) and not on_gpu(x) and x.max() < LARGEST_TABLE:
         places = x if x.dtype.kind in "iu" else x.astype(np.int32)
         if places is x or (places == x).all():
             return function(np.arange(int(places.max()) + 1, dtype=np.float64))[places]

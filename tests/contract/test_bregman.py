@@ -17,9 +17,9 @@ from scipy.special import xlogy
 from sklearn.exceptions import ConvergenceWarning
 
 import onmf
-from conftest import make_block
+from conftest import make_block, needs_gpu
 from onmf import ONMF
-from onmf.backend import CentroidEntries
+from onmf.backend import CentroidEntries, to_host
 from onmf.divergence import Bernoulli, Bregman, Exponential, NegativeBinomial
 from onmf.kernels import jit
 from onmf.kernels.bregman import map_entries
@@ -31,6 +31,7 @@ COSH = Bregman(
     lambda x: exp(x) + exp(-x),
     domain="real",
     label="cosh",
+    cuda=("exp(x) + exp(-x)", "exp(x) - exp(-x)", "exp(x) + exp(-x)"),
 )
 MIXED = Bregman(
     lambda x: x * log(x) - x + 0.05 * x * x if x > 0 else 0.0,
@@ -38,6 +39,7 @@ MIXED = Bregman(
     lambda x: 1 / x + 0.1,
     scale="fit",
     label="mixed",
+    cuda=("x > 0 ? x * log(x) - x + 0.05 * x * x : 0", "log(x) + 0.1 * x", "1 / x + 0.1"),
 )
 
 
@@ -49,6 +51,7 @@ def power(beta, scale="fit"):
         lambda x: x ** (beta - 2),
         scale=scale,
         label="power",
+        cuda=(f"pow(x, {beta}) / {beta * (beta - 1)}", f"pow(x, {beta - 1}) / {beta - 1}", f"pow(x, {beta - 2})"),
     )
 
 
@@ -94,13 +97,16 @@ def scale_by_search(divergence, x, c):
     return np.exp(found.x)
 
 
+ENGINES = ["reference", "cpu", pytest.param("gpu", marks=needs_gpu)]
+
+
 @pytest.mark.parametrize("name", ALL)
-@pytest.mark.parametrize("engine", ["reference", "cpu"])
+@pytest.mark.parametrize("engine", ENGINES)
 def test_label_scale_and_loss_are_the_minimum(name, engine):
     divergence = ALL[name]
     X, C = rows_for(divergence), divergence.initial_centroids(rows_for(divergence, 4, seed=2))
     block = make_block(engine, X, divergence)
-    labels, scales, losses = block.assign(block.prepare(C))
+    labels, scales, losses = map(to_host, block.assign(block.prepare(C)))
     for x, label, scale, loss in zip(X, labels, scales, losses, strict=True):
         best = [scale_by_search(divergence, x, c) for c in C]
         values = [brute(divergence, x, a * c).sum() for a, c in zip(best, C, strict=True)]
@@ -313,26 +319,27 @@ def test_an_empty_cluster_is_filled_again(overdispersed):
         assert len(np.unique(ONMF(3, beta_loss=divergence, init=start).fit(X).labels_)) == 3
 
 
-def test_zeros_of_the_rows_are_counted(overdispersed):
+@pytest.mark.parametrize("engine", ENGINES)
+def test_zeros_of_the_rows_are_counted(overdispersed, engine):
     """The sums over the nonzeros and the series for the zeros together are the sums over all entries."""
     X, labels = overdispersed
     scales, C = X.sum(axis=1).astype(float), np.random.default_rng(1).random((3, X.shape[1])) / 30
     C[:, 3] = 0
     entries = CentroidEntries.of(C)
-    sums = [make_block(engine, X, NB()).evaluate(labels, scales, entries) for engine in ("reference", "cpu")]
-    assert sums[1] == pytest.approx(sums[0], rel=1e-11)
+    there, here = (make_block(name, X, NB()).evaluate(labels, scales, entries) for name in ("reference", engine))
+    assert to_host(here) == pytest.approx(there, rel=1e-11)
 
 
-def test_a_zero_in_a_centroid_does_not_mislead_the_search_for_a_scale():
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_zero_in_a_centroid_does_not_mislead_the_search_for_a_scale(engine):
     """There φ'' of x^1.5 is infinite."""
     rng = np.random.default_rng(4)
     X = rng.poisson(rng.gamma(0.4, 5, size=(300, 8))) + (np.arange(8) == 0)
     start = np.where(rng.random((4, 8)) < 0.5, 0.0, rng.random((4, 8))) + np.eye(4, 8)
     closed = ONMF(4, beta_loss=1.5, init=start, max_iter=300).fit(X)
-    for engine in ("cpu", "reference"):
-        found = ONMF(4, beta_loss=power(1.5), init=start, max_iter=300, engine=engine).fit(X)
-        assert np.array_equal(found.labels_, closed.labels_)
-        assert found.reconstruction_err_ == pytest.approx(closed.reconstruction_err_, rel=1e-9)
+    found = ONMF(4, beta_loss=power(1.5), init=start, max_iter=300, engine=engine).fit(X)
+    assert np.array_equal(found.labels_, closed.labels_)
+    assert found.reconstruction_err_ == pytest.approx(closed.reconstruction_err_, rel=1e-9)
 
 
 def test_a_weighted_mean_of_ones_is_a_probability(tmp_path):

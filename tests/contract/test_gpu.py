@@ -1,6 +1,7 @@
 """The GPU backend: odd sizes, ties, streams, the same bits in every run, and where results are."""
 
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
@@ -8,15 +9,15 @@ from scipy.sparse import csr_array, random_array
 
 from conftest import assert_same_bits, make_block, needs_gpu, prepare
 from onmf import ONMF, load
-from onmf.backend import on_gpu, to_host
+from onmf.backend import CentroidEntries, on_gpu, to_host
 from onmf.backend.gpu.dense import Crew, crew_for
 from onmf.backend.gpu.launch import largest_shared
 from onmf.cells import Cells, cluster
 from onmf.datasets import make_counts
-from onmf.divergence import get_divergence
+from onmf.divergence import Bregman, NegativeBinomial, get_divergence
 
 LOSSES = ("frobenius", "kullback-leibler")
-FAMILY = (*LOSSES, "cosine", 1.5, 0.5, 3)
+FAMILY = (*LOSSES, "cosine", 1.5, 0.5, 3, "negative-binomial")
 
 pytestmark = needs_gpu
 
@@ -66,6 +67,61 @@ def check_passes(X, k):
     expected = there.sum_by_label(given, weights, k)
     assert here.sum_by_label(given, weights, k) == pytest.approx(expected, rel=1e-12, abs=1e-14)
     assert to_host(here.squares()) == pytest.approx(to_host(there.squares()), rel=1e-13)
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 7, 33, 500])
+@pytest.mark.parametrize("sparse", [True, False])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("shape", [(1, 1), (1, 40), (70, 3), (301, 57)])
+@pytest.mark.parametrize("scale", ["size", "fit"])
+def test_odd_sizes_without_closed_forms(k, sparse, dtype, shape, scale):
+    check_curved(made(*shape, whole=False, dtype=dtype, sparse=sparse), k, scale)
+
+
+@pytest.mark.parametrize("sparse", [True, False])
+def test_a_few_rows_at_a_time_without_closed_forms(sparse, monkeypatch):
+    for name in ("SCORES_AT_A_TIME", "ENTRIES_AT_A_TIME", "POINTS_AT_A_TIME", "SUMMED_LABELS"):
+        monkeypatch.setattr(f"onmf.backend.gpu.curved.{name}", 300)
+    check_curved(made(301, 57, whole=False, sparse=sparse), 7, "fit")
+
+
+def check_curved(X, k, scale):
+    """Compare the scores, scales and sums of the negative binomial with the CPU backend."""
+    rng, (n, p) = np.random.default_rng(1), X.shape
+    C, weights = rng.gamma(0.5, size=(k, p)), rng.random(n)
+    C[:, 0] += 0.1
+    here, there = (make_block(name, X, NegativeBinomial(0.7, scale), weights) for name in ("gpu", "cpu"))
+    T, U = here.prepare(C), there.prepare(C)
+    scores = there.scores(U)
+    assert to_host(here.scores(T)) == pytest.approx(scores, rel=1e-11, abs=1e-11)
+    assignment = there.assign(U)
+    for found, expected in zip(here.assign(T), assignment, strict=True):
+        assert to_host(found) == pytest.approx(expected, rel=1e-9, abs=1e-9)
+    labels = rng.integers(k, size=n).astype(np.int32)
+    for found, expected in zip(here.own_and_next(T, labels), there.own_and_next(U, labels), strict=True):
+        assert to_host(found) == pytest.approx(expected, rel=1e-11, abs=1e-11)
+    entries = CentroidEntries.of(C)
+    expected = there.evaluate(labels, assignment.scales, entries)
+    found = to_host(here.evaluate(labels, assignment.scales, entries))
+    assert found == pytest.approx(expected, rel=1e-10, abs=1e-11 * np.abs(expected).max(initial=1))
+
+
+def test_functions_in_cuda():
+    """Without them, or with wrong ones, a φ of one's own is refused."""
+    X = np.random.default_rng(0).gamma(2, size=(50, 4))
+    functions = lambda x: x**1.5, lambda x: 1.5 * x**0.5, lambda x: 0.75 * x**-0.5
+    right = "pow(x, 1.5)", "1.5 * sqrt(x)", "0.75 / sqrt(x)"
+    for scale in ("none", "size"):
+        make = partial(Bregman, *functions, scale=scale)
+        ONMF(2, beta_loss=make(cuda=right), engine="gpu").fit(X)
+        for cuda, why in (
+            (None, "without its functions in CUDA"),
+            ((*right[:2], "sqrt(x)"), "other numbers"),
+            (("x", *right[1:]), "other numbers"),
+            ((*right[:2], "square_root(x)"), "cannot take CuPy arrays"),
+        ):
+            with pytest.raises(ValueError, match=f"engine='gpu' cannot compute the bregman divergence.*{why}"):
+                ONMF(2, beta_loss=make(cuda=cuda), engine="gpu").fit(X)
 
 
 @pytest.mark.parametrize("loss", ["kullback-leibler", "frobenius", "cosine"])
@@ -338,11 +394,12 @@ def test_batches_that_come_one_by_one(loss):
 
     X = made(600, 60, density=0.3).toarray()
     w = np.arange(600) % 3 + 1.0
+    names = {} if get_divergence(loss).curved else {i: i for i in range(0, 600, 200)}
     models = ONMF(5, beta_loss=loss), ONMF(5, beta_loss=loss, engine="gpu"), ONMF(5, beta_loss=loss)
     for model, data in zip(models, (X, X, cupy.asarray(X)), strict=True):
         for _ in range(2):
             for i in range(0, 600, 200):
-                model.partial_fit(data[i : i + 200], batch=i, sample_weight=w[i : i + 200])
+                model.partial_fit(data[i : i + 200], batch=names.get(i), sample_weight=w[i : i + 200])
         assert np.array_equal(to_host(model.labels_), models[0].labels_)
         assert to_host(model.cluster_centers_) == pytest.approx(models[0].cluster_centers_, rel=1e-9, abs=1e-12)
     assert not on_gpu(models[1].cluster_centers_)

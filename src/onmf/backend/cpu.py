@@ -33,7 +33,7 @@ from onmf.divergence import Array, FloatArray, TemplateForm
 from onmf.kernels import screen, steps
 
 from .base import COUNTED, Assignment, Backend, Block, Matrix, Run, StepSums, Templates
-from .curved import CpuCurves
+from .curved import CpuCurves, Curves
 from .threads import Threads
 
 ENTRIES_AT_A_TIME = 1 << 18  # whose row terms are computed together: bounds the float64 copy
@@ -136,10 +136,12 @@ class CpuBackend(Backend):
     """
 
     name = "cpu"
-    curves = CpuCurves()
 
     def __init__(self, n_threads: int = 1) -> None:
         self.threads = Threads(n_threads)
+
+    def curves(self, divergence: Any) -> Curves:
+        return Curves() if divergence.kernel_functions is None else CpuCurves()
 
     def place(self, X: Matrix) -> CpuRows:
         return CpuRows(X, self.threads)

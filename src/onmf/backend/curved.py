@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -62,7 +62,7 @@ def _cos(steps: Array) -> FloatArray:
 
 _ODD, _EVEN, _DEGREES = 2 * np.arange(TERMS) + 1, 2 * np.arange(TERMS + 1), np.arange(TERMS)
 NODES = _cos(_ODD)  # Chebyshev nodes on a panel from −1 to 1
-_TO_SERIES = _cos(np.outer(_ODD, _DEGREES)) * np.where(_DEGREES == 0, 1, 2) / TERMS
+TO_SERIES = _cos(np.outer(_ODD, _DEGREES)) * np.where(_DEGREES == 0, 1, 2) / TERMS
 _BETWEEN = _cos(_EVEN)
 _AT_BETWEEN = _cos(np.outer(_DEGREES, _EVEN))
 
@@ -85,6 +85,7 @@ class CentroidEntries(NamedTuple):
     """Nonzero entries of centroids, those of one after those of the other."""
 
     starts: Array  # (k + 1,) where the entries of each centroid start
+    clusters: Array  # (h,)
     features: Array  # (h,)
     values: FloatArray  # (h,)
     n_features: int
@@ -92,15 +93,15 @@ class CentroidEntries(NamedTuple):
     @classmethod
     def of(cls, C: FloatArray, held: Array | None = None) -> CentroidEntries:
         """The entries of centroids that are not zero, or those that are held."""
-        rows, features = np.nonzero(C if held is None else held)
-        starts = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=len(C)))])
-        return cls(starts, features, C[rows, features], C.shape[1])
+        clusters, features = np.nonzero(C if held is None else held)
+        starts = np.searchsorted(clusters, np.arange(len(C) + 1, like=clusters))
+        return cls(starts, clusters, features, C[clusters, features], C.shape[1])
 
     @property
     def dense(self) -> FloatArray:
         """The centroids. → (k, p)"""
-        C = np.zeros((len(self.starts) - 1, self.n_features))
-        C[np.repeat(np.arange(len(C)), np.diff(self.starts)), self.features] = self.values
+        C = np.zeros_like(self.values, shape=(len(self.starts) - 1, self.n_features))
+        C[self.clusters, self.features] = self.values
         return C
 
 
@@ -113,7 +114,25 @@ class Curves:
 
     def prepare(self, block: CurvedBlock, C: FloatArray) -> CurvedTemplates:
         """Compute once what all rows need of the centroids."""
-        return CurvedTemplates(C)
+        return CurvedTemplates(np.ascontiguousarray(C, dtype=np.float64))
+
+    def over_rows(self, block: CurvedBlock, templates: Any, select: Select, *out: Array) -> None:
+        """Fill arrays with what ``select(rows, scores, scales)`` returns for some rows at a time."""
+        zero, at_a_time = templates.B == 0, self.rows_at_a_time(block.shape[1])
+        with np.errstate(divide="ignore"):  # whether a positive entry costs infinity where a centroid is zero
+            forbidden = zero.any() and np.isneginf(block.divergence.slope(np.zeros(1))[0])
+
+        def some(start: int, stop: int) -> None:
+            for first in range(start, stop, at_a_time):
+                rows = slice(first, min(first + at_a_time, stop))
+                scores, scales = self.scores(block, templates, rows)
+                if forbidden:
+                    scores[(block.source[rows] != 0) @ zero.T.astype(np.float64) > 0] = -np.inf
+                for array, values in zip(out, select(rows, scores, scales), strict=True):
+                    array[rows] = values
+
+        before = block.source.indptr if issparse(block.source) else np.arange(len(block) + 1) * block.shape[1]
+        block.backend.threads.over_blocks(some, before, 8 * len(templates))
 
     def scores(self, block: CurvedBlock, templates: CurvedTemplates, rows: slice) -> tuple[FloatArray, FloatArray]:
         """Scores of some rows under all centroids, and the scales at which they hold. → 2 × (rows, k)"""
@@ -203,11 +222,11 @@ def convolve(function: Function, moments: FloatArray, points: Axis, targets: Axi
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         # g at the nodes of a panel of targets and of one of points, by their sum: (sums, terms, terms)
         values = function(exp((starts + (NODES[:, None] + 1) / 2 + (NODES + 1) / 2) * sums.width))
-    grid = matrix_product(values, _TO_SERIES).transpose(0, 2, 1)
+    grid = matrix_product(values, TO_SERIES).transpose(0, 2, 1)
     held, out = moments[:, used].reshape(len(moments), -1), np.empty((len(moments), targets.panels, TERMS))
     for t in range(targets.panels):
         out[:, t] = matrix_product(held, grid[t + used].reshape(-1, TERMS))
-    return matrix_product(out, _TO_SERIES)
+    return matrix_product(out, TO_SERIES)
 
 
 def _error(function: Function, size: Function, axis: Axis) -> float:
@@ -217,7 +236,7 @@ def _error(function: Function, size: Function, axis: Axis) -> float:
         at_nodes, exact, sizes = function(nodes), function(between), size(between)
     if not (np.isfinite(exact).all() and np.isfinite(at_nodes).all()):
         return np.inf
-    found = matrix_product(matrix_product(at_nodes, _TO_SERIES), _AT_BETWEEN)
+    found = matrix_product(matrix_product(at_nodes, TO_SERIES), _AT_BETWEEN)
     largest = np.maximum(np.abs(exact), sizes).max(axis=1)
     return float(np.max(np.abs(found - exact).max(axis=1) / np.where(largest > 0, largest, 1.0)))
 
@@ -229,7 +248,7 @@ class CpuCurves(Curves):
         return ROWS_AT_A_TIME
 
     def prepare(self, block: CurvedBlock, C: FloatArray) -> CurvedTemplates:
-        fitted = block.divergence.scale_rule == "fit"
+        C, fitted = np.ascontiguousarray(C, dtype=np.float64), block.divergence.scale_rule == "fit"
         sizes = block.sizes[block.sizes > 0]
         points = [logs_of_entries(c) for c in C]
         entries = ends(*(each for each, _ in points))
@@ -311,17 +330,32 @@ def functions_of(convex: Convex) -> list[Function]:
     return [convex.psi, lambda μ: μ * convex.moment(μ)]
 
 
-def axes_over(convex: Convex, one: FloatArray, other: FloatArray, margin: float = 0.0) -> tuple[Axis, Axis]:
-    """Axes between two pairs of ends, on whose panels series are exact for products; the first may have a margin."""
+def axes_over(
+    convex: Convex, one: FloatArray, other: FloatArray, margin: float = 0.0, known: dict[Any, float] | None = None
+) -> tuple[Axis, Axis]:
+    """Axes between two pairs of ends, on whose panels series are exact for products; the first may have a margin.
+
+    Widths of panels that were found before may be ``known``.
+    """
+    first, second = Axis.over(one, margin=margin), Axis.over(other)
+    reach = first.first + second.first, first.panels + second.panels
+    known = {} if known is None else known
+    if reach not in known:
+        known[reach] = _width_over(convex, *reach)
+    width = known[reach]
+    return Axis.over(one, width, margin), Axis.over(other, width)
+
+
+def _width_over(convex: Convex, first: int, panels: int) -> float:
+    """The width of panels whose series are exact on this part of the axis, in panels of the largest width."""
     psi, push = functions_of(convex)
     sized = (psi, convex.terms_of_psi), (push, push)  # with the size of the terms of each
-    first, second = Axis.over(one, margin=margin), Axis.over(other)
-    low = (first.first + second.first) * MAX_WIDTH
-    reach, width = np.array([low, low + (first.panels + second.panels) * MAX_WIDTH]), MAX_WIDTH
+    low = first * MAX_WIDTH
+    reach, width = np.array([low, low + panels * MAX_WIDTH]), MAX_WIDTH
     while width >= MIN_WIDTH:
-        panels = Axis.over(reach, width)
-        if all(_error(function, size, panels) <= SERIES_ROUNDING for function, size in sized):
-            return Axis.over(one, width, margin), Axis.over(other, width)
+        on_panels = Axis.over(reach, width)
+        if all(_error(function, size, on_panels) <= SERIES_ROUNDING for function, size in sized):
+            return width
         width /= 2
     raise ValueError(
         "phi changes too fast to be interpolated between the smallest and the largest product of a scale and a "
@@ -335,10 +369,10 @@ class CurvedBlock(Block):
 
     divergence: Convex
 
-    @property
+    @cached_property
     def curves(self) -> Curves:
         """Computes the sums."""
-        return Curves() if self.divergence.kernel_functions is None else self.backend.curves
+        return self.backend.curves(self.divergence)
 
     @property
     def sizes(self) -> FloatArray:
@@ -349,29 +383,34 @@ class CurvedBlock(Block):
         return self.prepare_templates((divergence or self.divergence).templates(centroids))
 
     def prepare_templates(self, B: FloatArray, offsets: FloatArray | None = None) -> Templates:
-        return self.curves.prepare(self, np.ascontiguousarray(B, dtype=np.float64))
+        return self.curves.prepare(self, B)
 
     def assign(self, templates: Templates) -> Assignment:
         def winners(rows: slice, scores: FloatArray, at: FloatArray) -> tuple[Array, ...]:
-            labels, every = scores.argmax(axis=1), np.arange(len(scores))
-            return labels, scores[every, labels], at[every, labels]
+            labels = scores.argmax(axis=1)
+            return labels, *(of_own(each, labels) for each in (scores, at))
 
-        out = np.zeros(len(self), dtype=np.int32), np.empty(len(self)), np.empty(len(self))
-        labels, best, scales = self._over_rows(templates, winners, *out)
+        labels = np.empty_like(self.constants, dtype=np.int32)
+        best, scales = np.empty_like(self.constants), np.empty_like(self.constants)
+        self.curves.over_rows(self, templates, winners, labels, best, scales)
         return Assignment(labels, scales, self.constants - best)
 
     def own_and_next(self, templates: Templates, labels: Array) -> tuple[FloatArray, FloatArray]:
+        labels = self.backend.to_device(labels)
+
         def split(rows: slice, scores: FloatArray, at: FloatArray) -> tuple[Array, ...]:
-            every = np.arange(len(scores))
-            own = scores[every, labels[rows]]
-            scores[every, labels[rows]] = -np.inf
+            own = of_own(scores, labels[rows])
+            scores[np.arange(len(scores), like=scores), labels[rows]] = -np.inf
             return own, scores.max(axis=1)
 
-        own, following = self._over_rows(templates, split, np.empty(len(self)), np.empty(len(self)))
+        own, following = np.empty_like(self.constants), np.empty_like(self.constants)
+        self.curves.over_rows(self, templates, split, own, following)
         return own, following
 
     def scores(self, templates: Templates) -> FloatArray:
-        return self._over_rows(templates, lambda rows, scores, at: (scores,), np.empty((len(self), len(templates))))[0]
+        out = np.empty_like(self.constants, shape=(len(self), len(templates)))
+        self.curves.over_rows(self, templates, lambda rows, scores, at: (scores,), out)
+        return out
 
     def losses(self, scores: FloatArray) -> FloatArray:
         return self.constants - scores
@@ -379,32 +418,18 @@ class CurvedBlock(Block):
     def own_scales(self, templates: Templates, labels: Array, own: FloatArray) -> FloatArray:
         if self.divergence.scale_rule == "size":
             return self.sizes
-        out = np.empty(len(self))
-        return self._over_rows(templates, lambda rows, scores, at: (at[np.arange(len(at)), labels[rows]],), out)[0]
-
-    def _over_rows(self, templates: Any, select: Select, *out: Array) -> tuple[Array, ...]:
-        """Fill arrays with what ``select(rows, scores, scales)`` returns for some rows at a time."""
-        curves, zero = self.curves, templates.B == 0
-        at_a_time = curves.rows_at_a_time(self.shape[1])
-        with np.errstate(divide="ignore"):  # whether a positive entry costs infinity where a centroid is zero
-            forbidden = zero.any() and np.isneginf(self.divergence.slope(np.zeros(1))[0])
-
-        def block(start: int, stop: int) -> None:
-            for first in range(start, stop, at_a_time):
-                rows = slice(first, min(first + at_a_time, stop))
-                scores, scales = curves.scores(self, templates, rows)
-                if forbidden:
-                    scores[(self.source[rows] != 0) @ zero.T.astype(np.float64) > 0] = -np.inf
-                for array, values in zip(out, select(rows, scores, scales), strict=True):
-                    array[rows] = values
-
-        before = self.source.indptr if issparse(self.source) else np.arange(len(self) + 1) * self.shape[1]
-        self.backend.threads.over_blocks(block, before, 8 * len(templates))
+        out = np.empty_like(self.constants)
+        self.curves.over_rows(self, templates, lambda rows, scores, at: (of_own(at, labels[rows]),), out)
         return out
 
     def evaluate(self, labels: Array, scales: FloatArray, centroids: CentroidEntries) -> FloatArray:
         """As :meth:`Curves.evaluate`. → (3, entries)"""
         return self.curves.evaluate(self, labels, scales, centroids)
+
+
+def of_own(values: FloatArray, labels: Array) -> FloatArray:
+    """Of each row of a table, the value in the column of its label. → (n,)"""
+    return values[np.arange(len(values), like=values), labels]
 
 
 Select = Callable[[slice, FloatArray, FloatArray], tuple[Array, ...]]  # of rows, their scores and scales
@@ -427,10 +452,10 @@ def update_curved(divergence: Divergence, step: StepSums, W: FloatArray, evaluat
     it; for a homogeneous φ its first step is exact. A step is kept only where it lowers the loss, so no update raises
     the objective. The result is that of :func:`update_centroids`.
     """
-    filled, before, moved = np.flatnonzero(~step.empty), divergence.normalise(W), step.moved
-    held = CentroidEntries.of(before, (step.sums > 0) & ~step.empty[:, None])
-    clusters = np.repeat(np.arange(len(W)), np.diff(held.starts))
-    first = step.sums[clusters, held.features] / step.mass[clusters]
+    mass, before, moved = step.on_device("mass"), divergence.normalise(W), step.moved
+    filled = np.flatnonzero(mass > 0)
+    held = CentroidEntries.of(before, (step.sums > 0) & (mass > 0)[:, None])
+    first = step.sums[held.clusters, held.features] / mass[held.clusters]
     start = held._replace(values=np.maximum(np.where(held.values > 0, held.values, first), SMALLEST_NORMAL))
     better = descended(start, evaluate, PASSES[0 if moved else 1]).dense
     change = np.inf
@@ -438,7 +463,7 @@ def update_curved(divergence: Divergence, step: StepSums, W: FloatArray, evaluat
         # If only directions count, scales under smoothed centroids leave the same factor in every iteration.
         after = divergence.normalise(better)[filled]
         change = largest_change(before[filled], unless_converged(before[filled], after))
-    W[filled] = better[filled] * divergence.unit(step.norms)[filled, None]
+    W[filled] = better[filled] * np.asarray(divergence.unit(step.norms), like=W)[filled, None]
     return lambda: change
 
 

@@ -14,7 +14,6 @@ from sklearn.utils import check_random_state
 
 from onmf.backend import to_host
 from onmf.confidence import TEMPERATURES, every_run
-from onmf.data import get_engine
 from onmf.divergence import Array, FloatArray, NegativeBinomial, divide, get_divergence
 from onmf.door import Clusters, Kind, Option, Progress, Table, cluster_table, predict_table
 from onmf.door.groups import check_groups_of
@@ -741,12 +740,6 @@ def _some(n: int, most: int, rng: np.random.Generator) -> Array:
     return np.sort(rng.permutation(n)[:most])
 
 
-def _computes(model: ONMF) -> bool:
-    """Whether the engine of a model has its divergence."""
-    backend = get_engine(model.engine, n_threads=model.n_threads).backend
-    return not get_divergence(model.beta_loss).curved or backend.curves is not None
-
-
 def _best(runs: Sequence[Clustering]) -> Clustering:
     """The run of the lowest objective."""
     return min(runs, key=lambda run: run.objective)
@@ -761,8 +754,6 @@ def _finish(
     """
     exact = {name: parameters.get(name, default) for name, default in (("smoothing", EXACT), ("max_iter", 100))}
     final = ONMF(**model.get_params() | exact | {"beta_loss": beta_loss, "refine": None, "n_init": 1})
-    if beta_loss != parameters.get("beta_loss", model.beta_loss) and not _computes(final):
-        final.set_params(engine="auto")  # nobody asked for this divergence, so another engine may compute it
     best = _best(runs)
     first = to_host(best.centroids)[order_by_size(to_host(best.labels), model.n_clusters)]
     with warnings.catch_warnings():

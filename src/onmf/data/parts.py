@@ -137,7 +137,7 @@ def step_of(part: CachedPart, number: int, templates: FloatArray, offsets: Float
 def evaluate_part(part: Part, centroids: CentroidEntries) -> FloatArray:
     """Sums over the rows of a part, for the centroids of a divergence without closed forms. → (3, entries)"""
     assert isinstance(part.block, CurvedBlock)
-    return part.block.evaluate(*part.run.collect(), centroids)
+    return np.asarray(to_host(part.block.evaluate(*part.run.collect(), centroids)))
 
 
 def rows_of(part: Part, function: Callable[..., Any], *args: Any) -> tuple[Any, ...]:

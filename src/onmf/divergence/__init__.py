@@ -9,7 +9,7 @@ from onmf.arrays import Array, FloatArray
 
 from .base import Divergence, Domain, RowTerm, RowTerms, Scale, TemplateForm, divide, number
 from .beta import BetaAboveOne, BetaBelowOne, Cosine, Frobenius, ItakuraSaito, KullbackLeibler
-from .bregman import THETAS, Bernoulli, Bregman, Convex, Exponential, NegativeBinomial
+from .bregman import THETAS, Bernoulli, Bregman, Convex, CudaFunctions, Exponential, NegativeBinomial
 from .moves import Clusters, Entries, Moves
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "Clusters",
     "Convex",
     "Cosine",
+    "CudaFunctions",
     "Divergence",
     "Domain",
     "Entries",

@@ -51,6 +51,7 @@ PROMISES: dict[str, tuple[str, ...]] = {
     "fixed_scales": ("row_terms", "weight", "scale", "objective"),
     "moves": ("row_terms", "offsets", "size", "normalise", "weight", "scale", "centers", "objective"),
     "kernel_functions": ("phi", "slope", "curvature", "psi", "moment"),
+    "cuda_functions": ("phi", "slope", "curvature", "psi", "moment"),
 }
 """What a class may promise, so that backends can be faster, and the methods that the promise is about."""
 

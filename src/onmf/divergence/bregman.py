@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from dis import get_instructions
 from functools import cached_property
 from inspect import getclosurevars, signature
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, NamedTuple, Self, get_args
 
 import numpy as np
 
-from onmf.arrays import FloatArray, read_only_view
+from onmf.arrays import FloatArray, on_gpu, read_only_view
 from onmf.functions import exp, expm1, log, log1p, xlogy
 from onmf.io.rules import require
 
-from .base import Divergence, Domain, RowTerm, RowTerms, Scale, check_smoothing, divide, number
+from .base import Divergence, Domain, RowTerm, RowTerms, Scale, check_smoothing, divide, gpu_kernel, number
 from .beta import KullbackLeibler
 
 HALF_ULP = 2.0**-53  # probabilities are at least this far from 0 and 1, so that their logarithms are finite
@@ -36,6 +36,15 @@ SAMPLES: dict[str, FloatArray] = {
     "unit": np.array([0.04, 0.2, 0.45, 0.6, 0.83, 0.96]),
 }
 """Where a user's φ is compared with its derivatives, for each domain."""
+
+
+class CudaFunctions(NamedTuple):
+    """Functions of a divergence as CUDA expressions of two numbers, x and t."""
+
+    slope: str  # φ'(x)
+    moment: str  # x φ''(x)
+    factor: str = ""  # f(1 / x) ≥ 1 with φ' = −log f, if there is one: kernels multiply before they take a logarithm
+    t: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -80,6 +89,11 @@ class Convex(Divergence):
     @property
     def kernel_functions(self) -> Any:
         """The same functions as :mod:`onmf.kernels.bregman` takes them; None if there are none but those above."""
+        return None
+
+    @property
+    def cuda_functions(self) -> CudaFunctions | None:
+        """The same functions as kernels of a GPU take them; None if there are none."""
         return None
 
     @property
@@ -183,6 +197,9 @@ class Bregman(Convex):
         ε, the share of a centroid that is spread evenly over all features. It is needed if φ'(0) = −∞ and X has zeros.
     label : str, default="bregman"
         Name in messages and results.
+    cuda : tuple of three str, optional
+        φ, φ' and φ'' as CUDA expressions of ``x``, a ``double``: ``("exp(x)", "exp(x)", "exp(x)")``. Only the GPU needs
+        them, and compares them with the functions.
 
     Examples
     --------
@@ -202,6 +219,7 @@ class Bregman(Convex):
     scale_rule: Scale = "none"
     smoothing: float = 0.0
     label: str = "bregman"
+    cuda: tuple[str, str, str] | None = None
 
     def __init__(
         self,
@@ -213,12 +231,15 @@ class Bregman(Convex):
         scale: Scale = "none",
         smoothing: float = 0.0,
         label: str = "bregman",
+        cuda: tuple[str, str, str] | None = None,
     ) -> None:
-        given = (phi, slope, curvature, domain, scale, smoothing, label)
+        given = (phi, slope, curvature, domain, scale, smoothing, label, cuda)
         for name, value in zip(self.__dataclass_fields__, given, strict=True):
             object.__setattr__(self, name, value)
         check_scale(scale, domain)
         check_smoothing(smoothing)
+        valid = cuda is None or (len(cuda) == 3 and all(isinstance(each, str) for each in cuda))
+        require(valid, f"cuda={cuda!r} is not allowed: it must be three texts, for phi, slope and curvature.")
         check_functions(self)
         check_derivatives(self)
 
@@ -257,10 +278,14 @@ class Bregman(Convex):
 
     def settings(self) -> dict[str, Any]:
         others = {"domain": self.domain, "scale": self.scale_rule, "smoothing": self.smoothing, "label": self.label}
-        return {**self.functions, **others}
+        return {**self.functions, **others, "cuda": self.cuda}
+
+    @property
+    def cuda_functions(self) -> CudaFunctions | None:
+        return None if self.cuda is None else CudaFunctions(self.cuda[1], f"x != 0 ? x * ({self.cuda[2]}) : 0")
 
     def phi(self, x: FloatArray) -> FloatArray:
-        return self._at(0, x) - self._at(0, np.array([1.0 if self.domain == "positive" else 0.0]))
+        return self._at(0, x) - float(self._at(0, 1.0 if self.domain == "positive" else 0.0)[0])
 
     def terms_of_psi(self, x: FloatArray) -> FloatArray:
         # Functions such as log(1 + x) have no more digits of a small x than of 1.
@@ -274,6 +299,11 @@ class Bregman(Convex):
 
     def _at(self, derivative: int, x: Any) -> FloatArray:
         """φ, φ' or φ'' of each entry of an array."""
+        if on_gpu(x):
+            if self.cuda is None:
+                raise TypeError("its functions are for the CPU alone")
+            return gpu_kernel("float64 x", f"y = ({self.cuda[derivative]})")(x)
+
         from onmf.kernels.bregman import map_entries  # numba takes long to import
 
         x = np.ascontiguousarray(x, dtype=np.float64)
@@ -371,6 +401,10 @@ class NegativeBinomial(Convex):
     @property
     def kernel_functions(self) -> float:
         return self.parameter
+
+    @property
+    def cuda_functions(self) -> CudaFunctions:
+        return CudaFunctions("-log1p(t / x)", "t / (x + t)", "1 + t * x", self.parameter)
 
     def phi(self, x: FloatArray) -> FloatArray:
         with np.errstate(invalid="ignore"):  # 0 · (−∞) is 0 here

@@ -106,7 +106,7 @@ def objective(data: Data, step: StepSums, centroids: FloatArray, norms: FloatArr
     """D(X, WH) for the labels of a step, and centroids that belong to these norms."""
     if data.divergence.curved:
         unit = data.divergence.unit(norms)
-        return max(data.constant + float(data.total(own_loss, centroids / unit[:, None])), 0.0)
+        return max(data.constant + float(data.total(own_loss, to_host(centroids) / unit[:, None])), 0.0)
     if data.guide is not None and data.guide.tilts:
         return guided_objective(data, step, centroids)
     # Clusters add up, and a few at a time need no second array of the size of the sums.

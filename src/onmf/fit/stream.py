@@ -194,7 +194,7 @@ def _learn_curved(stream: Stream, block: CurvedBlock, labels: Array, scales: Flo
     Their quotient is the centroid where it does not change any more.
     """
     C = block.divergence.smooth(stream.centroids, at_least=MIN_SMOOTHING)
-    _, pull, push = block.evaluate(labels, scales, CentroidEntries.of(C, np.ones(C.shape, dtype=bool)))
+    _, pull, push = to_host(block.evaluate(labels, scales, CentroidEntries.of(C, np.ones(C.shape, dtype=bool))))
     sums = np.stack([pull.reshape(C.shape), push.reshape(C.shape) / C])
     stream.weighted = sums if stream.weighted is None else share * stream.weighted + sums
     assert stream.whole is not None

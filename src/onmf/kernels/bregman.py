@@ -250,7 +250,7 @@ def pulls_by_label(
     bounds: Any,  # IN (k + 1,) where each label starts in order
     scales: Any,  # IN (n,)
     weights: Any,  # IN (n,)
-    centroids: Any,  # IN their h nonzero entries: starts (k + 1,), features (h,), values (h,), and p
+    centroids: Any,  # IN their h nonzero entries: starts (k + 1,), clusters, features and values (h,), and p
     phi: Any,  # IN
     start: int,  # IN first cluster
     stop: int,  # IN one past the last cluster
@@ -259,7 +259,7 @@ def pulls_by_label(
 ) -> None:
     """Sums over the nonzeros of the rows of clusters start to stop."""
     indptr, indices, data, dense = entries
-    starts, features, values, p = centroids
+    starts, _, features, values, p = centroids
     longest = 0
     for position in range(bounds[start], bounds[stop]):
         i = order[position]

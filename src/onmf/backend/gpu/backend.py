@@ -9,15 +9,29 @@ from typing import Any
 import numpy as np
 
 from onmf.arrays import import_cupy, on_gpu, to_host
-from onmf.divergence import Array, Convex, Divergence, FloatArray
+from onmf.divergence import Array, Bregman, Divergence, FloatArray
+from onmf.divergence.base import gpu_kernel
+from onmf.divergence.bregman import SAMPLES
 from onmf.divergence.consistency import close, of_onmf, outputs_of, sample
 
 from ..base import Backend, Block, Hull, Matrix, Steps, StepsAhead, StepsInTurn, Templates, refused
 from ..threads import Threads
+from .curved import GpuCurvedRun, GpuCurves
 from .dense import sum_rows
 from .hull import GpuHull
-from .launch import NULL, THREADS, cupy, int_, largest_shared, launch, launch_rows, long_, or_null, processors
-from .rows import DenseRows, Rows, SparseRows, StreamedRows, blocks_of, by_feature, bytes_needed, cuts_of, place_whole
+from .launch import NULL, THREADS, cupy, int_, lanes_of, largest_shared, launch, launch_rows, long_, or_null, processors
+from .rows import (
+    DenseRows,
+    Rows,
+    SparseRows,
+    StreamedRows,
+    blocks_of,
+    bytes_needed,
+    columns_of,
+    cuts_of,
+    place_whole,
+    some_rows,
+)
 from .run import GpuRun
 
 DENSE_THREADS = 128  # of a block that scores dense rows: their sums fill the registers
@@ -56,7 +70,6 @@ class GpuBackend(Backend):
 
     name = "gpu"
     takes_cupy = True
-    curves = None
 
     def __init__(self, n_threads: int = 1, memory: int | None = None) -> None:
         import_cupy()
@@ -80,27 +93,42 @@ class GpuBackend(Backend):
         """Bytes of the card that are free, or that CuPy holds for later use."""
         return int(cupy.cuda.runtime.memGetInfo()[0] + cupy.get_default_memory_pool().free_bytes())
 
+    def curves(self, divergence: Any) -> GpuCurves:
+        return GpuCurves(divergence)
+
     def check(self, divergence: Divergence, features: int) -> None:
-        super().check(divergence, features)
-        if of_onmf(divergence) and not isinstance(divergence, Convex):
+        convex: Any = divergence if divergence.curved or isinstance(divergence, Bregman) else None
+        if convex is not None and convex.cuda_functions is None:
+            raise refused(self, divergence, " without its functions in CUDA (cuda=… of onmf.divergence.Bregman)")
+        if of_onmf(divergence) and not isinstance(divergence, Bregman):
             return
         rows = sample(divergence, features)
         try:
-            found = outputs_of(divergence, *map(self.to_device, rows))
+            found, expected = outputs_of(divergence, *map(self.to_device, rows)), outputs_of(divergence, *rows)
+            pairs = [(found.gain, expected.gain), (found.constant, expected.constant)]
+            if convex is not None:
+                x, functions = SAMPLES[convex.domain], convex.cuda_functions
+                formulas = [(functions.slope, convex.slope), (functions.moment, convex.moment)]
+                formulas += [(f"-log({functions.factor})", lambda x: convex.slope(1 / x))] if functions.factor else []
+                for formula, own in formulas:
+                    computed = gpu_kernel("float64 x, float64 t", f"y = ({formula})")(self.to_device(x), functions.t)
+                    pairs.append((computed, own(x)))
         except Exception as error:
-            reason = f" (its methods cannot take CuPy arrays: {type(error).__name__}: {error})"
+            first = str(error).strip().partition("\n")[0]
+            reason = f" (its methods cannot take CuPy arrays: {type(error).__name__}: {first})"
             raise refused(self, divergence, reason) from error
-        if not close(to_host(found.gain), outputs_of(divergence, *rows).gain):
+        if not all(close(to_host(one), other) for one, other in pairs):
             raise refused(self, divergence, " (its methods give other numbers for CuPy arrays)")
 
     def to_device(self, array: Any) -> Any:
         return cupy.asarray(array)
 
     def start_run(self, block: Block) -> GpuRun:
-        return GpuRun(block)
+        return (GpuCurvedRun if block.divergence.curved else GpuRun)(block)
 
     def steps(self, run: Any, centroids: FloatArray) -> Steps:
-        return StepsInTurn(run, centroids) if isinstance(run.block.rows, StreamedRows) else StepsAhead(run, centroids)
+        in_turn = isinstance(run.block.rows, StreamedRows) or run.block.divergence.curved
+        return (StepsInTurn if in_turn else StepsAhead)(run, centroids)
 
     def hull(self, block: Block, most: int) -> Hull:
         fits = GpuHull.bytes_needed(len(block), most) <= HULL_SHARE * self._free()
@@ -138,7 +166,7 @@ class GpuBackend(Backend):
             elif isinstance(block, DenseRows):
                 self._score_dense(block, templates, 0, *out, None)
             elif templates.chunks:
-                lanes = _lanes(templates.chunks)
+                lanes = lanes_of(templates.chunks)
                 team = max(lanes, _team(block))
                 macros = {"TEAM": team, "LANES": lanes, "PARTS": -(-templates.chunks // lanes)}
                 stored = block.indptr, block.indices, block.data, templates.BT, templates.table
@@ -182,7 +210,7 @@ class GpuBackend(Backend):
 
     def _score_csr(self, kernel: str, rows: SparseRows, templates: GpuTemplates, *arrays: Any) -> None:
         k, n = len(templates), rows.shape[0]
-        args = rows.indptr, rows.indices, rows.data, templates.BT, int_(k), long_(n), int_(_lanes(k))
+        args = rows.indptr, rows.indices, rows.data, templates.BT, int_(k), long_(n), int_(lanes_of(k))
         launch_rows(kernel, n, *args, *arrays, value=rows.data)
 
     def _score_dense(self, rows: DenseRows, templates: Templates, mode: int, labels: Any, best: Any, out: Any) -> None:
@@ -212,9 +240,7 @@ class GpuBackend(Backend):
         return sums
 
     def _sum_sparse(self, rows: SparseRows, labels: Any, weights: Any, k: int) -> Any:
-        if rows.columns is None:
-            rows.columns = by_feature(rows)
-        (row_of, values), (starts, stops, firsts) = rows.columns, rows.units
+        (row_of, values), (starts, stops, firsts) = columns_of(rows)
         number, p = len(starts), rows.shape[1]
         count = max(1, min(k, largest_shared() // 256))
         sums = cupy.empty((k, p))
@@ -270,11 +296,6 @@ def _team(rows: SparseRows) -> int:
     return 8 if mean < 12 else 16 if mean < 24 else 32
 
 
-def _lanes(number: int) -> int:
-    """Threads of a warp that work on this number of templates or chunks: a power of two."""
-    return min(32, 1 << max(0, number - 1).bit_length())
-
-
 class FrozenRows:
     """Some rows against sums that do not change, as :class:`onmf.divergence.Moves` asks for.
 
@@ -301,7 +322,7 @@ class FrozenRows:
         else:
             stored = NULL, NULL, rows.X, int_(rows.X.shape[1])
         launch("entropy_steps", -(-p * k // THREADS), THREADS, S, long_(p * k), int_(TABLED), steps, value=stored[2])
-        given = *stored, int_(p), S, steps, int_(TABLED), int_(k), long_(n), int_(_lanes(k))
+        given = *stored, int_(p), S, steps, int_(TABLED), int_(k), long_(n), int_(lanes_of(k))
         launch_rows("entropy_rises", n, *given, self.labels, self._weights, out, value=stored[2])
         return out
 
@@ -324,17 +345,6 @@ class Trial:
         for start, stop, rows in blocks_of(block.rows):
             for first in range(start, stop, TRIED_AT_A_TIME):
                 here = slice(first, min(first + TRIED_AT_A_TIME, stop))
-                part = _some(rows, here.start - start, here.stop - start)
+                part = some_rows(rows, here.start - start, here.stop - start)
                 out[here] = block.divergence.moves.gaining(FrozenRows(self, part, here, sums, on_card, weights))
         return np.asarray(to_host(out))
-
-
-def _some(rows: Rows, start: int, stop: int) -> Rows:
-    """A range of rows on the GPU, without a copy of their entries."""
-    if (start, stop) == (0, rows.shape[0]):
-        return rows
-    if isinstance(rows, DenseRows):
-        return DenseRows(rows.X[start:stop], features=rows.features)
-    indptr = rows.indptr[start : stop + 1]
-    first, last = map(int, to_host(indptr[[0, -1]]))
-    return SparseRows(indptr - first, rows.indices[first:last], rows.data[first:last], (stop - start, rows.shape[1]))

@@ -26,11 +26,12 @@ FILES = {
     "label_dense": ("screen.cuh", "label.cu"),
     "sum_dense": ("sum.cu",),
     "project_on_hull": ("hull.cu",),
+    **dict.fromkeys(("curved_scores", "curved_units", "curved_sums", "chebyshev_terms"), ("curved.cu",)),
 }
 
 
 def launch(
-    name: str, grid: int | tuple[int, int], threads: int, *args: Any, value: Any = None, shared: int = 0, **macros: int
+    name: str, grid: int | tuple[int, int], threads: int, *args: Any, value: Any = None, shared: int = 0, **macros: Any
 ) -> None:
     """Launch a kernel, compiled for the type of ``value`` and for macros."""
     blocks = grid if isinstance(grid, tuple) else (grid,)
@@ -41,13 +42,13 @@ def launch(
     kernel(blocks, (threads,), args, shared_mem=shared)
 
 
-def launch_rows(name: str, n: int, *args: Any, value: Any = None) -> None:
+def launch_rows(name: str, n: int, *args: Any, value: Any = None, **macros: Any) -> None:
     """Launch a kernel with one warp for each of n rows."""
-    launch(name, -(-n * 32 // THREADS), THREADS, *args, value=value)
+    launch(name, -(-n * 32 // THREADS), THREADS, *args, value=value, **macros)
 
 
 @lru_cache(maxsize=256)
-def _compiled(name: str, value: str | None, macros: tuple[tuple[str, int], ...], much_shared: bool) -> Any:
+def _compiled(name: str, value: str | None, macros: tuple[tuple[str, Any], ...], much_shared: bool) -> Any:
     """A kernel, compiled for a type of entries and for macros. One that needs much shared memory may have all of it."""
     kernel = _module(FILES.get(name, ("kernels.cu",)), value, macros).get_function(name)
     if much_shared:
@@ -56,12 +57,11 @@ def _compiled(name: str, value: str | None, macros: tuple[tuple[str, int], ...],
 
 
 @lru_cache(maxsize=64)
-def _module(names: tuple[str, ...], value: str | None, macros: tuple[tuple[str, int], ...]) -> Any:
-    options = ["-std=c++17", *(f"-D{name}={number}" for name, number in macros)]
-    if value is not None:
-        options.append(f"-DVALUE={'float' if value == 'f' else 'double'}")
+def _module(names: tuple[str, ...], value: str | None, macros: tuple[tuple[str, Any], ...]) -> Any:
+    defined = {} if value is None else {"VALUE": "float" if value == "f" else "double"}
+    lines = [f"#define {name} {meaning}" for name, meaning in (defined | dict(macros)).items()]
     sources = (files("onmf.backend.gpu").joinpath(name).read_text(encoding="utf-8") for name in ("common.cuh", *names))
-    return cupy.RawModule(code="\n".join(sources), options=tuple(options))
+    return cupy.RawModule(code="\n".join([*lines, *sources]), options=("-std=c++17",))
 
 
 @lru_cache(maxsize=1)
@@ -74,6 +74,11 @@ def processors() -> int:
 def largest_shared() -> int:
     """Bytes of shared memory that a block can have."""
     return int(cupy.cuda.Device().attributes["MaxSharedMemoryPerBlockOptin"])
+
+
+def lanes_of(number: int) -> int:
+    """Threads of a warp that work on this number of templates or chunks: a power of two."""
+    return min(32, 1 << max(0, number - 1).bit_length())
 
 
 def combine(partial: Any, out: Any) -> None:

@@ -149,6 +149,24 @@ def by_feature(rows: SparseRows) -> tuple[Any, Any]:
     return columns
 
 
+def columns_of(rows: SparseRows) -> tuple[tuple[Any, Any], tuple[Any, ...]]:
+    """Row and value of each entry by feature, and the units of features, computed on first use."""
+    if rows.columns is None:
+        rows.columns = by_feature(rows)
+    return rows.columns, rows.units
+
+
+def some_rows(rows: Rows, start: int, stop: int) -> Rows:
+    """A range of rows on the GPU, without a copy of their entries."""
+    if (start, stop) == (0, rows.shape[0]):
+        return rows
+    if isinstance(rows, DenseRows):
+        return DenseRows(rows.X[start:stop], features=rows.features)
+    indptr = rows.indptr[start : stop + 1]
+    first, last = map(int, to_host(indptr[[0, -1]]))
+    return SparseRows(indptr - first, rows.indices[first:last], rows.data[first:last], (stop - start, rows.shape[1]))
+
+
 class PageLocks:
     """C-contiguous arrays that are page-locked until :meth:`release`."""
 
