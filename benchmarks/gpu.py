@@ -23,7 +23,9 @@ from onmf.backend.gpu.rows import SparseRows
 from onmf.data import InMemory, get_engine
 from onmf.divergence import Divergence, KullbackLeibler, NegativeBinomial, get_divergence
 from onmf.divergence.base import Scale
+from onmf.fit import Listener, Settings
 from onmf.fit.loop import alternate
+from onmf.fit.solve import get_start
 
 with suppress(ImportError):  # without a GPU, stored rows can still be made a table
     import cupy
@@ -213,6 +215,27 @@ def dense(n: int, p: int, k: int, dtype: Any, bandwidth: float, repeats: int, st
         yield row(f"whole iteration, {what}", ms, 2 * least, f"{share:.0f} % of two reads", (share, target))
 
 
+def many(nnz: int, k: int) -> Iterator[Record]:
+    """Measure starts, iterations and memory with many clusters."""
+    divergence, rows, pool = KullbackLeibler(), rows_on_card(nnz, True), cupy.get_default_memory_pool()
+    what = f"{len(rows.indices) / 1e6:.0f} M nonzeros, r = {k}"
+    data = InMemory(GpuBackend().make_block(as_cupy(rows), divergence))
+    data.block.sum_by_label(np.zeros(len(data.block), np.int32), None, 1)  # makes the copy by feature
+    later = iteration(data.block, cupy.random.default_rng(1).random((k, WORDS)) ** 8, 4)
+    cupy.cuda.Device().synchronize()
+    pool.free_all_blocks()
+    held = pool.total_bytes()
+    for init in ("random-partition", "random", "++"):
+        start: Any = get_start(init)
+        spent, seeds = measure.timed(start.seeds, data, Settings(n_clusters=k, init=init), 0, Listener(), None)
+        yield row(f"start {init}, {what}", 1e3 * spent, note=f"{1e3 * spent / later:.0f} iterations")
+        ended = alternate(data, seeds.centroids, max_iter=4, tol=0.0)
+        first = 1e3 * sum(one.seconds for one in ended.iterations[:2])
+        yield row(f"first two iterations from {init}, {what}", first)
+    arrays = (pool.total_bytes() - held) / (4 * k * WORDS)
+    yield row(f"whole iteration, {what}", later, note=f"{arrays:.1f} arrays of r × p in float32, besides the rows")
+
+
 def skewed(n: int, p: int, k: int, repeats: int) -> Iterator[Record]:
     """Measure a step if one cluster has 90 % of the rows, against clusters of one size."""
     backend, rng = GpuBackend(), cupy.random.default_rng(0)
@@ -302,6 +325,7 @@ def all_parts(quick: bool, repeats: int, bandwidth: float) -> dict[str, list[Ite
         "ng20": [ng20(repeats)],
         "sparse": [sparse(small, 20, zipf, ("< 4", "< 6"), bandwidth, repeats) for zipf in (True, False)],
         "curved": [curved(small, 20, scale, repeats) for scale in ("size", "fit")],
+        "many": [many(small, k) for k in (100, 1000)],
         "fits": [fits(small)],
         "search": [search(small // 500)],
         "streamed": [
