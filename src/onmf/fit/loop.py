@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import chain
 from time import perf_counter
 from typing import NamedTuple
 
@@ -127,13 +128,12 @@ class Copies(NamedTuple):
 
     minus_loss: float  # of one of them
     rows: list[int]  # indices in the whole
-    cluster: int
     weighted: float  # sum of their losses, with sample weights
     projection: float  # on a random direction; equal rows have equal projections
 
     def is_copy_of(self, other: Copies) -> bool:
-        """Whether these rows are equal to others, which may lie in another part."""
-        return (self.minus_loss, self.cluster, self.projection) == (other.minus_loss, other.cluster, other.projection)
+        """Whether these rows are equal to others of the cluster, which may lie in another part."""
+        return (self.minus_loss, self.projection) == (other.minus_loss, other.projection)
 
 
 def refill(data: Data, steps: Steps, step: StepSums, tried: set[int]) -> bool:
@@ -147,19 +147,18 @@ def refill(data: Data, steps: Steps, step: StepSums, tried: set[int]) -> bool:
     empty, W = steps.vacant(step), steps.centroids
     parts = data.map(worst_rows, to_host(W).copy(), sorted(tried), int(np.count_nonzero(empty)))
     by_cluster: FloatArray = np.sum([totals for totals, _ in parts], axis=0)
-    groups = [group for _, found in parts for group in found]
+    worst = [sorted(chain(*found)) for found in zip(*(found for _, found in parts), strict=True)]
     filled = np.flatnonzero(~step.empty)
     changed = False
     for c in map(int, np.flatnonzero(empty)):
-        worst = min((group for group in groups if group.cluster == np.argmax(by_cluster)), default=None)
-        if by_cluster.any() and worst is not None:
-            steps.put(c, data.divergence.initial_centroids(rows_at(data, worst.rows[:1]))[0])
-            for copies in [group for group in groups if group.is_copy_of(worst)]:
-                groups.remove(copies)
-                by_cluster[copies.cluster] = max(by_cluster[copies.cluster] - copies.weighted, 0.0)
+        k = int(by_cluster.argmax())
+        if by_cluster[k] and worst[k]:
+            first = worst[k][0]
+            steps.put(c, data.divergence.initial_centroids(rows_at(data, first.rows[:1]))[0])
+            for copies in [each for each in worst[k] if each.is_copy_of(first)]:
+                worst[k].remove(copies)
+                by_cluster[k] = max(by_cluster[k] - copies.weighted, 0.0) if worst[k] else 0.0
                 tried.update(copies.rows)
-            if all(group.cluster != worst.cluster for group in groups):
-                by_cluster[worst.cluster] = 0.0
             changed = True
         elif len(filled) and not (W[c] == W[filled[0]]).all():
             steps.put(c, W[filled[0]])
@@ -167,7 +166,7 @@ def refill(data: Data, steps: Steps, step: StepSums, tried: set[int]) -> bool:
     return changed
 
 
-def worst_rows(part: Part, W: FloatArray, tried: list[int], number: int) -> tuple[FloatArray, list[Copies]]:
+def worst_rows(part: Part, W: FloatArray, tried: list[int], number: int) -> tuple[FloatArray, list[list[Copies]]]:
     """The losses of a part under the unsmoothed centroids by cluster of the last step, and ``number`` worst of each."""
     block = part.block
     _, scales, losses = block.assign(block.prepare(W, block.divergence.unsmoothed()))
@@ -178,17 +177,17 @@ def worst_rows(part: Part, W: FloatArray, tried: list[int], number: int) -> tupl
     own = np.asarray(tried, dtype=np.int64) - part.first
     losses[own[(own >= 0) & (own < len(losses))]] = 0.0
     projections = to_host(block.products(np.random.default_rng(0).random(W.shape[1:])))
-    groups = []
+    found: list[list[Copies]] = []
     for k in range(len(W)):
         rows = np.flatnonzero((labels == k) & (losses > 0))
-        for _ in range(number):
-            if not len(rows):
-                break
-            worst = rows[np.argmax(losses[rows])]
-            loss, projection = float(losses[worst]), float(projections[worst])
-            copies = (losses[rows] == loss) & (projections[rows] == projection)
-            same, rows = rows[copies], rows[~copies]
-            weighted = float(loss * weights[same].sum())
-            groups.append(Copies(-loss, (part.first + same).tolist(), k, weighted, projection))
+        rows = rows[losses[rows] >= np.unique(losses[rows])[-number:][:1]]
+        copies: dict[tuple[float, float], list[int]] = {}
+        for row, loss, projection in zip(rows, losses[rows].tolist(), projections[rows].tolist(), strict=True):
+            copies.setdefault((loss, projection), []).append(int(row))
+        groups = [
+            Copies(-loss, [part.first + row for row in same], loss * float(sum(weights[same])), projection)
+            for (loss, projection), same in copies.items()
+        ]
+        found.append(sorted(groups)[:number])
     totals: FloatArray = np.bincount(labels, weights=weights * losses, minlength=len(W)).astype(np.float64, copy=False)
-    return totals, groups
+    return totals, found
