@@ -268,7 +268,7 @@ def pulls_by_label(
     sums = np.zeros((p, 3))  # centroid, slopes and pulls of a feature, side by side
     for c in range(start, stop):
         for h in range(starts[c], starts[c + 1]):
-            sums[features[h]] = values[h], 0.0, 0.0
+            sums[features[h], 0] = values[h]
         for position in range(bounds[c], bounds[c + 1]):
             i = order[position]
             a, w = scales[i], weights[i]

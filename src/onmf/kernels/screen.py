@@ -363,7 +363,9 @@ def label_by_sketch(
                 continue
             n_open += 1
             if len(groups) > 0:
-                room[r], across[0] = Z[0, i], firsts[groups[i]]
+                room[r] = Z[0, i]
+                for c in range(k):
+                    across[0, c] = firsts[groups[i], c]
             upper_bounds(room, r, across, bounds)
             winner, lead = best_candidate(X[i], B, starts, bounds, room[LOWER + r])
             labels[i] = winner

@@ -127,7 +127,8 @@ def scores_dense(X: Any, B: Any, starts: Any, k: int, start: int, stop: int, sco
     for first in range(start, stop, 4):
         score_four(X, B, starts, first, stop - 1, four)
         for r in range(min(4, stop - first)):
-            scores[first + r] = four[r, :k]
+            for c in range(k):  # numba compiles an assignment of slices for seconds, with the text of an error
+                scores[first + r, c] = four[r, c]
 
 
 @jit
