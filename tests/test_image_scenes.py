@@ -230,7 +230,7 @@ def test_a_new_scene(made, found):
 
 @pytest.mark.short("a promise of the guide")
 def test_the_number_of_materials(made):
-    assert cluster(made[0]).n_clusters == 4
+    assert cluster(made[0], k_max=12).n_clusters == 4
 
 
 def test_truths(made):
