@@ -68,9 +68,9 @@ def make_counts(
     y = rng.integers(n_clusters, size=n_samples)
     lengths = np.maximum(rng.lognormal(np.log(length) - SPREAD**2 / 2, SPREAD, n_samples).astype(np.int64), 1)
     documents = np.repeat(np.arange(n_samples, dtype=np.int32), lengths)
-    words = np.empty(len(documents), dtype=np.int32)
+    words, clusters = np.empty(len(documents), dtype=np.int32), y[documents]
     for k in range(n_clusters):
-        in_cluster = y[documents] == k
+        in_cluster = clusters == k
         cumulative = np.cumsum(profiles[k])
         words[in_cluster] = np.searchsorted(cumulative, rng.random(in_cluster.sum()) * cumulative[-1], side="right")
     X = csr_array((np.ones(len(words), dtype=np.int32), (documents, words)), shape=(n_samples, n_features))
