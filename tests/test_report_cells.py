@@ -408,7 +408,7 @@ class TestInTheBrowser:
 
 @pytest.fixture(scope="module")
 def large():
-    found = make_counts(50_000, 1500, 24, length=600, random_state=0)
+    found = make_counts(50_000, 1500, 24, length=300, random_state=0)
     return clustering_of(
         found.X,
         24,
