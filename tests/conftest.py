@@ -147,7 +147,7 @@ def forking():
     method = "forkserver" if hasattr(os, "fork") else "spawn"
     dask.config.set({"distributed.worker.multiprocessing-method": method})
     context = get_mp_context()  # the first call makes a list of its own
-    context.set_forkserver_preload(["onmf.cli", "dask.array", "distributed", "matplotlib.pyplot", "pandas"])
+    context.set_forkserver_preload(["onmf.cli.models", "dask.array", "distributed", "matplotlib.pyplot", "pandas"])
     return context
 
 

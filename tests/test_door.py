@@ -16,6 +16,7 @@ import onmf
 from conftest import command, make_nested_counts
 from onmf.cli import app
 from onmf.cli.command import SHARED, parsed
+from onmf.cli.common import imported
 from onmf.datasets import make_counts, make_scene
 from onmf.door import Clusters, cluster_table, predict_table
 from onmf.door.run import MOVED, moved_without_smoothing
@@ -654,6 +655,7 @@ def test_levels(tmp_path):
 
 def parameters_of(name):
     """The parameters of a command, as typer knows them, by name."""
+    imported(name)
     function = next(each.callback for each in app.registered_commands if each.name == name)
     return dict(inspect.signature(function).parameters)
 

@@ -11,6 +11,7 @@ import onmf
 from conftest import command
 from onmf.cli import app
 from onmf.cli.command import add_command
+from onmf.cli.common import COMMANDS, imported
 from onmf.cli.models import add_predict
 from onmf.door import Kind, Option, Table
 from onmf.door.kind import UNKNOWN
@@ -28,6 +29,13 @@ def test_kinds_that_are_not_registered(tmp_path):
     refused = command("predict", path, "carols.txt")
     assert refused.returncode == 2
     assert refused.stderr == f"onmf: {path} is a model of kind 'songs': this command knows {', '.join(KINDS)}.\n"
+
+
+def test_summaries_of_commands():
+    """The help of ``onmf`` imports no command, and shows the first sentence of each."""
+    assert {name for name in KINDS if get_kind(name).command} <= set(COMMANDS)
+    for name, (_, summary) in COMMANDS.items():
+        assert imported(name).help.partition("\n\n")[0] == summary
 
 
 def parse_pitch(value):

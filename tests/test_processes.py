@@ -97,10 +97,20 @@ def test_read_only_install_without_a_home(tmp_path):
 
 
 def test_import_is_light():
-    """Importing onmf compiles nothing and imports no heavy library. numba is imported at the first fit."""
+    """Nothing heavy is imported before it is needed: numba at the first fit, scikit-learn with the estimator."""
     heavy = ["numba", "matplotlib", "dask", "distributed", "anndata", "zarr", "h5py", "cupy", "plotly", "rasterio"]
-    done = run(f"import sys, onmf, onmf.plot; print([name for name in {heavy} if name in sys.modules])")
-    assert done.stdout.strip() == "[]", done.stderr
+    late = [*heavy, "numpy", "scipy", "sklearn", "pandas"]
+    helped = "sys.argv[1:] = ['--help']; from onmf.__main__ import main; main()"
+    for code, names in (("import onmf", late), (helped, late), ("import onmf.plot; onmf.ONMF", heavy)):
+        done = run(
+            f"""
+            import atexit, sys
+            atexit.register(lambda: print([name for name in {names} if name in sys.modules]))
+            {code}
+            """
+        )
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.splitlines()[-1] == "[]"
 
 
 @pytest.mark.long("systems that lack something")

@@ -9,6 +9,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from time import perf_counter
@@ -22,6 +23,38 @@ from typer.core import TyperCommand, TyperGroup
 from onmf import interrupt
 from onmf._version import __version__
 from onmf.io.files import discard_unfinished
+from onmf.kinds import KINDS, get_kind
+
+COMMANDS = {
+    "documents": ("command", "Cluster documents by their words."),
+    "image": ("command", "Cluster the pixels of a hyperspectral image by their spectra."),
+    "cells": ("command", "Cluster cells by their counts of molecules."),
+    "table": ("command", "Cluster the rows of any table of counts."),
+    "predict": ("models", "Assign new data to the clusters of a model."),
+    "update": (
+        "update",
+        "Assign new data to the clusters in a folder, find new clusters in them, and learn from them.",
+    ),
+    "find": (
+        "find",
+        "Find clusters and rows by their words: the words of documents, the genes of cells, the features of a table.",
+    ),
+    "edit": (
+        "edit",
+        "Merge, split, rename and set aside clusters, and write the whole folder again, report and model included.",
+    ),
+    "show": (
+        "models",
+        "Print the clusters of a model: their numbers, names and sizes, and what sets each apart.",
+    ),
+    "rename": ("models", "Give the clusters of a model other names."),
+    "fetch": (
+        "reproduce",
+        "Download the paper's data sets into $ONMF_DATA or the user's cache, and verify them.",
+    ),
+    "reproduce": ("reproduce", "Reproduce the paper's tables and figures, and compare every number."),
+}
+"""The module and the summary of each command. A module is imported when one of its commands is called."""
 
 
 class Plain:
@@ -43,7 +76,19 @@ class PlainCommand(Plain, TyperCommand):
 
 
 class PlainGroup(Plain, TyperGroup):
-    """A group of commands."""
+    """All commands. One that is not imported yet has its summary, for the help of the group."""
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        late: dict[str, Any] = {name: TyperCommand(name, help=text) for name, (_, text) in COMMANDS.items()}
+        self.commands = late | dict(self.commands)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command that is called, and import it."""
+        name, found, rest = super().resolve_command(ctx, args)
+        if name is not None and found is not None and found.callback is None:
+            found = self.commands[name] = imported(name)
+        return name, found, rest
 
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -68,6 +113,15 @@ def command(name: str) -> Callable[[F], F]:
         return app.command(name, cls=PlainCommand, help=text)(function)
 
     return register
+
+
+def imported(name: str) -> Any:
+    """Import the module of a command, which registers it. → the command"""
+    module = import_module(f"onmf.cli.{COMMANDS[name][0]}")
+    if name in KINDS:
+        module.add_command(get_kind(name))
+    group: Any = typer.main.get_command(app)
+    return group.commands[name]
 
 
 @app.callback(invoke_without_command=True)

@@ -264,3 +264,6 @@ def rename(
     if not quiet:
         numbered = enumerate(names, get_kind(onmf.load(model).extra_["kind"]).first)
         tell(*(f"{number:7}  {new}" for number, new in numbered if new))
+
+
+add_predict()

@@ -100,3 +100,6 @@ def add_update() -> None:
     """Add ``onmf update``, with the reading options of all kinds."""
     arguments = [argument("folder", Folder), argument("path", NewData)]
     with_options(update, "update", UPDATE, [*arguments, *map(parameter, (*OWN, *reading_options().values()))])
+
+
+add_update()
