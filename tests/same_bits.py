@@ -12,12 +12,14 @@ import sys
 import warnings
 from hashlib import sha256
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import scipy
 from scipy.sparse import csr_array
 
 from onmf import ONMF, select_n_clusters
+from onmf.backend import cpu
 from onmf.divergence import NegativeBinomial
 
 LIST = Path(__file__).with_suffix(".json")
@@ -61,6 +63,12 @@ def fitted(X, k=6, **parameters):
     """Labels, centroids and scales of a fit. Sums over all rows, such as the objective, depend on NumPy's version."""
     model = ONMF(k, **{"random_state": 0} | parameters).fit(X)
     return model.labels_, model.cluster_centers_, model.scales_
+
+
+def screened(X, **parameters):
+    """The same with templates in 16 bits, as for many more rows."""
+    with patch.object(cpu, "FEW_PRODUCTS", 0):
+        return fitted(X, **parameters)
 
 
 def grouped(X):
@@ -129,6 +137,7 @@ MADE = {
     "Kullback-Leibler, smoothing=0": lambda: fitted(COUNTS + 1, smoothing=0),
     "Frobenius": lambda: fitted(SPARSE, beta_loss="frobenius"),
     "Frobenius, array": lambda: fitted(SCENE, 4, beta_loss="frobenius"),
+    "templates in 16 bits": lambda: [screened(SPARSE), screened(SPARSE, beta_loss="frobenius")],
     "cosine": lambda: fitted(SPARSE, beta_loss="cosine", refine="local-search"),
     "beta=1.7": lambda: fitted(SPARSE, beta_loss=1.7),
     "beta=0.3": lambda: fitted(SPARSE, beta_loss=0.3),

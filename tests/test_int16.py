@@ -6,14 +6,21 @@ from scipy.sparse import csr_array
 
 from conftest import assert_same_bits
 from onmf import ONMF
-from onmf.backend import CpuBackend
+from onmf.backend import CpuBackend, cpu
 from onmf.backend.base import COUNTED
 from onmf.backend.cpu import CpuRun, SparseRun, parts_of, template_steps
 from onmf.datasets import make_counts
 from onmf.divergence import Cosine, Frobenius, KullbackLeibler
 from onmf.kernels import screen
 
+pytestmark = pytest.mark.usefixtures("always")
 DIVERGENCES = [KullbackLeibler(), KullbackLeibler(1e-20), KullbackLeibler(1e20), Frobenius(), Cosine()]
+
+
+@pytest.fixture
+def always(monkeypatch):
+    """Templates in 16 bits for any number of rows."""
+    monkeypatch.setattr(cpu, "FEW_PRODUCTS", 0)
 
 
 def steps_of(X, start, threads=1, divergence=DIVERGENCES[0]):
@@ -165,3 +172,14 @@ def test_fits_of_documents_are_the_same_if_all_rows_are_scored(paper_set, monkey
     monkeypatch.setattr(SparseRun, "step_from", CpuRun.step_from)
     plain = ONMF(k, init=start, max_iter=30).fit(X)
     assert_same_bits(model, plain)
+
+
+@pytest.mark.parametrize("divergence", DIVERGENCES[:1] + DIVERGENCES[3:], ids=repr)
+def test_small_fits_have_no_templates_in_16_bits(monkeypatch, divergence):
+    """The kernels of these take as long to compile as all others of a first fit. The fit has the same bits."""
+    X = corpus(1000)
+    model = ONMF(6, beta_loss=divergence).fit(X)
+    monkeypatch.undo()  # of the fixture
+    monkeypatch.setattr(screen, "int16_templates", None)
+    monkeypatch.setattr(screen, "label_by_int16", None)
+    assert_same_bits(ONMF(6, beta_loss=divergence).fit(X), model)

@@ -44,6 +44,7 @@ INFINITE_SCORE = steps.INFINITE / 1e150
 
 TEMPLATES_AT_A_TIME = 8  # templates in 16 bits whose scores a kernel computes together, in float32
 ENTRIES_DECIDED = 1 << 16  # entries of rows times clusters that float64 decides together, or one row: bounds the memory
+FEW_PRODUCTS = 1 << 21  # below so many entries and features times clusters, float64 is as fast, and compiled anyway
 MOST_UNDECIDED = 0.1  # if more of the rows are left to float64, the rest of the run does without templates in 16 bits
 INVERTIBLE = 1e-300  # sizes below this have no finite inverse, or nearly so
 SUM_PARTS = 8  # a cluster that has more than one eighth of the rows is summed in parts
@@ -257,7 +258,7 @@ class CpuRun(Run):
     def exact(self) -> bool:
         """Whether the sums are exact: integers that float64 can count, with weights that no step changes."""
         weights = self.weights_of_rows[0]
-        whole = len(weights) > 0 and np.isfinite(steps.total_if_whole(weights, 0, len(weights)))
+        whole = len(weights) > 0 and (weights == np.rint(weights)).all()
         return bool(whole and float(weights.max()) * self.rows.total_if_whole < EXACT)
 
     def free_workspace(self) -> None:
@@ -353,6 +354,8 @@ class SparseRun(CpuRun):
     def _label(self, centroids: FloatArray, sizes: FloatArray) -> Array:
         """The label of each row under these centroids of these sizes. → (n,)"""
         n, k, rows = len(self.block), len(centroids), self.rows
+        if (rows.X.nnz + rows.X.shape[1]) * k < FEW_PRODUCTS:
+            return super().labels_from(centroids)
         stored = self._templates(centroids, sizes)
         before = None if self.state is None else self.state.labels
         if before is None or self._labels is not before:
