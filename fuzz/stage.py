@@ -23,13 +23,14 @@ import pandas as pd
 import polars as pl
 import scipy.sparse as sp
 import xarray as xr
-import onmf
+import onmf.backend.cpu
 from examples.weighted_divergence import WeightedKullbackLeibler
 from fuzz.divergences import Background, ByLength, Doubled, Favoured, Root, SquaredDistance, own_phi
 from onmf import ONMF
 from onmf.backend import CpuBackend, ReferenceBackend
 from onmf.data import Blocks
 from onmf.divergence import Bernoulli, Bregman, NegativeBinomial
+onmf.backend.cpu.FEW_PRODUCTS = 0  # small sparse data, too, are labelled by templates in 16 bits
 """
 
 _imported: dict[str, Any] = {}

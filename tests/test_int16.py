@@ -179,7 +179,7 @@ def test_small_fits_have_no_templates_in_16_bits(monkeypatch, divergence):
     """The kernels of these take as long to compile as all others of a first fit. The fit has the same bits."""
     X = corpus(1000)
     model = ONMF(6, beta_loss=divergence).fit(X)
-    monkeypatch.undo()  # of the fixture
+    monkeypatch.setattr(cpu, "FEW_PRODUCTS", 1 << 21)
     monkeypatch.setattr(screen, "int16_templates", None)
     monkeypatch.setattr(screen, "label_by_int16", None)
     assert_same_bits(ONMF(6, beta_loss=divergence).fit(X), model)

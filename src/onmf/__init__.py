@@ -55,7 +55,7 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, *MODULES})
+    return sorted({*__all__, *MODULES})
 
 
 def show_versions() -> None:

@@ -102,6 +102,7 @@ def test_ties_go_to_the_lowest_cluster(name):
 def test_blocks_and_threads_change_no_bit(kind, loss, monkeypatch):
     """Tiny blocks give every thread several of them."""
     monkeypatch.setattr("onmf.backend.threads.WORTH_A_THREAD", 256)
+    monkeypatch.setattr("onmf.backend.cpu.FEW_PRODUCTS", 0)
     rng = np.random.default_rng(3)
     X = kind(rng.gamma(0.3, size=(500, 30)) * (rng.random((500, 30)) < 0.4))
     assert_same_bits(*(ONMF(7, beta_loss=loss, n_threads=n, max_iter=300).fit(X) for n in (1, 2, 5)))

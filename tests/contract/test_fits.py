@@ -102,6 +102,7 @@ def options_of(divergence):
 @pytest.mark.filterwarnings("ignore:Not converged")
 def test_fits_are_those_of_the_reference(name, engine, form, monkeypatch):
     monkeypatch.setattr("onmf.backend.threads.WORTH_A_THREAD", 100)
+    monkeypatch.setattr("onmf.backend.cpu.FEW_PRODUCTS", 0)
     divergence = DIVERGENCES[name]
     X = rows_of(divergence)
     if form is csr_array and divergence.domain == "positive":
