@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from .jit import jit, jit_any_order
+from .jit import jit, jit_any_order, jit_inlined
 from .lanes import WIDTH, add_products, load, total, zeros
 
 INFINITE = -1e300  # for −∞ in a template: times 0 it is 0, times any other entry below all finite scores
@@ -382,7 +382,7 @@ def sort_by_label(labels: Any, first: int, last: int, bounds: Any, order: Any) -
     order[last - first : last - first + 3] = last - 1
 
 
-@jit
+@jit_inlined
 def score_own_four(X: Any, rows: Any, b: Any, start: float, scores: Any) -> None:
     """Inner products of four rows of an array with a template, plus its offset: the bits of score_rows."""
     x0, x1, x2, x3 = X[rows[0]], X[rows[1]], X[rows[2]], X[rows[3]]
@@ -400,7 +400,7 @@ def score_own_four(X: Any, rows: Any, b: Any, start: float, scores: Any) -> None
     scores[0], scores[1], scores[2], scores[3] = e0 + start, e1 + start, e2 + start, e3 + start
 
 
-@jit
+@jit_inlined
 def add_four(X: Any, rows: Any, weights: Any, total: Any) -> None:
     """Add four weighted rows of an array to a sum."""
     x0, x1, x2, x3 = X[rows[0]], X[rows[1]], X[rows[2]], X[rows[3]]
