@@ -21,6 +21,7 @@ BENCHMARKS = {
     "peers": "documents.peers",
     "optima": "documents.optima",
     "starts": "starts.run",
+    "search": "search.run",
     "steps": "steps.run",
     "number": "number.run",
     "surprise": "surprise.run",

@@ -281,6 +281,13 @@ FAULTS = [
         "tests/test_optima.py::test_no_single_move_improves_what_local_search_leaves",
     ),
     Fault(
+        "worse-swap-is-kept",
+        "src/onmf/fit/search.py",
+        "swapped = tried.objective < (1 - MIN_SWAP_GAIN) * best.objective",
+        "swapped = passes < 100",
+        "tests/contract/test_search.py::test_the_objective_never_rises",
+    ),
+    Fault(
         "loop-stops-while-rows-move",
         "src/onmf/fit/loop.py",
         "elif change < tol and step.moved <= tol * data.shape[0] and",

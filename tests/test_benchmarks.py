@@ -7,7 +7,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks import documents, gpu, groups, known, markers, measure, number, scale, speed, steps, surprise, update
+from benchmarks import (
+    documents,
+    gpu,
+    groups,
+    known,
+    markers,
+    measure,
+    number,
+    scale,
+    search,
+    speed,
+    steps,
+    surprise,
+    update,
+)
 from benchmarks.__main__ import BENCHMARKS, main
 from benchmarks.cells import compare
 from benchmarks.data import load
@@ -89,6 +103,7 @@ def tables_of_the_docs():
 
     yield "optima/optima", documents.summary_of_optima(stored("optima/results.json"))
     yield "optima/steps", steps.summary(stored("optima/steps.json"))
+    yield "optima/search", search.summary(stored("optima/search.json"))
     yield "number/number", number.summary(stored("number/results.json"))
     yield "update/update", update.summary(stored("update/results.json"))
     yield "known/known", known.summary(stored("known/results.json"))
@@ -157,6 +172,22 @@ def test_the_number_of_clusters_is_measured(tmp_path, capsys, monkeypatch):
     main(arguments)
     assert json.loads((tmp_path / "results.json").read_text()) == found
     assert "and exact or off by one in 100% of 2 cases" in capsys.readouterr().out
+
+
+def test_local_search_is_measured(tmp_path, capsys, monkeypatch):
+    """The slower way has its runs, and the other at least its own. A second run measures nothing again."""
+    monkeypatch.setattr(search, "DIVERGENCES", {name: search.DIVERGENCES[name] for name in ("frobenius", "bernoulli")})
+    arguments = ["search", "--sets", "made-3", "--seeds", "1", "--out", str(tmp_path)]
+    main(arguments)
+    found = json.loads((tmp_path / "search.json").read_text())
+    assert [record["divergence"] for record in found] == list(search.DIVERGENCES)
+    for record in found:
+        assert record["restarts"]["runs"] >= search.RESTARTS
+        assert record["search"]["runs"] >= 1
+        assert record["restarts"]["runs"] == search.RESTARTS or record["search"]["runs"] == 1
+    main(arguments)
+    assert json.loads((tmp_path / "search.json").read_text()) == found
+    assert "| made-3 (120 × 3) | Frobenius |" in capsys.readouterr().out
 
 
 def test_known_rows_are_measured(tmp_path, capsys):

@@ -291,7 +291,7 @@ class TestNothingIsHalfWritten:
 
 
 NO_LOGS = {"view": "logs", "beta_loss": "negative-binomial"}
-NO_SEARCH = {"refine": "local-search", "beta_loss": "frobenius"}
+NO_BISECTION = {"init": "bisection", "beta_loss": "frobenius"}
 
 
 class TestRefusals:
@@ -321,7 +321,7 @@ class TestRefusals:
             (4, {"min_cells": 301}, ValueError, "No gene that is in 301 cells differs between the cells"),
             (4, {"n_top_genes": 0.5}, ValueError, "n_top_genes=0.5 is not allowed: give a number of genes"),
             (4, {"beta_loss": "itakura-saito"}, ValueError, "needs X > 0 everywhere"),
-            (4, NO_SEARCH, ValueError, "refine='local-search' needs a closed form"),
+            (4, NO_BISECTION, ValueError, "init='bisection' needs a closed form"),
             (4, {"engine": "blocks"}, ValueError, "engine='blocks' cannot take this data"),
             (4, {"init": "best"}, ValueError, "init='best' is not allowed"),
             (4, {"random_state": "x"}, ValueError, "'x' cannot be used to seed"),

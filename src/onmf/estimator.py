@@ -74,8 +74,10 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         Stop when H changes by less than this in the Frobenius norm, and at most this share of the rows changes cluster;
         0 runs to a fixed point.
     refine : None or "local-search", default=None
-        What follows the loop: nothing, as in the paper; or single rows move to other clusters while the objective
-        falls, which finds better optima, for Kullback–Leibler and cosine.
+        What follows the loop: nothing, as in the paper; or changes that lower the objective, which find better optima.
+        For Kullback–Leibler and cosine single rows move to other clusters, and in the best runs clusters are split and
+        merged. For other divergences clusters are split and dissolved, each time followed by the loop; the negative
+        binomial begins with such a search under Kullback–Leibler.
     n_consensus : int, default=30
         Number of runs that vote if ``init="consensus"``.
     smoothing : float or "auto", default="auto"
@@ -115,7 +117,7 @@ class ONMF(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, ClusterMixin, 
         In the model of a result that was edited: the cluster of each centroid, -1 for one that was set aside. Clusters
         that were merged share one, and :meth:`predict` gives it; memberships have a column for each centroid.
     n_iter_, n_sweeps_ : int
-        Iterations of the run that was kept, and sweeps of its local search.
+        Iterations of the run that was kept, and passes of its local search over the rows.
     reconstruction_err_ : float
         D(X, WH): the divergence of the fit, ‖X − WH‖_F² for Frobenius.
     history_ : dict of str to array

@@ -205,7 +205,12 @@ def test_batches(counts, name, loss):
 
 @pytest.mark.parametrize("name", BACKENDS)
 @pytest.mark.parametrize(
-    ("loss", "init"), [*((1, init) for init in (*RANDOM, "bisection", "consensus")), ("cosine", "consensus")]
+    ("loss", "init"),
+    [
+        *((1, init) for init in (*RANDOM, "bisection", "consensus")),
+        ("cosine", "consensus"),
+        *((loss, "random-partition") for loss in ("frobenius", 0.5)),
+    ],
 )
 def test_local_search_from_every_start(counts, name, loss, init):
     options = {"beta_loss": loss, "init": init, "n_consensus": 4, "refine": "local-search", "random_state": 0}

@@ -454,7 +454,7 @@ def test_the_same_functions_are_compiled_once():
 def test_refusals(overdispersed, tmp_path):
     X, _ = overdispersed
     with pytest.raises(ValueError, match="negative-binomial has none"):
-        ONMF(3, beta_loss="negative-binomial", refine="local-search").fit(X)
+        ONMF(3, beta_loss="negative-binomial", init="bisection").fit(X)
     with pytest.raises(ValueError, match="Values above 1"):
         ONMF(3, beta_loss="bernoulli").fit(X)
     with pytest.raises(ValueError, match="the largest entry of row 1 is 800, and the exponential divergence computes"):

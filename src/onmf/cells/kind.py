@@ -690,7 +690,8 @@ def _places(table: Table) -> dict[str, int]:
 def _model(n_clusters: Any, n: int, /, *, quick: bool = False, **given: Any) -> ONMF:
     """The estimator of the runs on n cells, with the defaults for cells.
 
-    The negative binomial has no local search. Its runs are those of Kullback–Leibler, and it goes on from the best one.
+    The runs of the negative binomial are those of Kullback–Leibler, whose local search moves single rows. It goes on
+    from the best one.
     """
     beta_loss = given.get("beta_loss", "kullback-leibler")
     divergence = get_divergence(beta_loss)

@@ -115,7 +115,7 @@ SHARED = (
         metavar="NAME",
     ),
     NUMBER("n_init", "Number of random starts. The run with the lowest objective is kept."),
-    FITTED("refine", "Improve the clusters afterwards by moving single rows.", metavar="local-search"),
+    FITTED("refine", "Improve the clusters afterwards while the objective falls.", metavar="local-search"),
     NUMBER("n_consensus", "Number of runs that vote."),
     NUMBER("max_iter", "Stop a run after this many iterations."),
     FITTED("tol", "Stop a run when the scales change by less than this.", float, 1e-6, "NUMBER", least=0.0),

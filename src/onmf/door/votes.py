@@ -25,7 +25,7 @@ SECONDS = 7e-8
 the three views of large collections."""
 
 SECONDS_WITHOUT_SEARCH = 2e-7
-"""The same for a run of a divergence that has no local search, such as the negative binomial: 1e-7 to 2e-7."""
+"""The same for a run without a search, of a divergence that has no moves of single rows: 1e-7 to 2e-7."""
 
 PATIENCE = 240.0  # Seconds of one core that the runs may take, roughly: two minutes on two cores
 GIVEN = ("init", "n_init", "refine")  # Parameters that replace the choice made here

@@ -70,7 +70,7 @@ class Clustering:
     init_rows: Array | None  #: (k,) the rows of X that were the first centroids; None if these were not rows
     parameters: dict[str, Any] = field(default_factory=dict)  #: of the fit
     margins: FloatArray | None = None  #: (n,) how much worse the best other cluster is, per unit (such as a word)
-    n_sweeps: int = 0  #: sweeps of the local search over the rows; 0 without one
+    n_sweeps: int = 0  #: passes of the local search over the rows; 0 without one
     agreement: Agreement | None = None  #: how well the runs behind a consensus agreed
     groups: Array | None = None  #: labels of the groups of the rows, if they have any
     group_effects: FloatArray | None = None  #: (groups, p) factor by which each group multiplies each feature

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -16,7 +16,7 @@ from onmf.divergence import Array, Divergence, FloatArray, KullbackLeibler, divi
 
 from .describe import Agreement, Clustering, last_labels
 from .loop import Alternation, Iteration, alternate, objective
-from .search import Search, SearchResult, local_search, split_and_merge
+from .search import Search, SearchResult, local_search, split_and_merge, swap_clusters
 from .starts import Seeds, random_partitions
 
 Watch = Callable[[int, Iteration, FloatArray], bool]
@@ -27,13 +27,17 @@ Watch = Callable[[int, Iteration, FloatArray], bool]
 class Plan:
     """What every run does after its start: the parameters of :class:`onmf.ONMF` of the same names.
 
-    The local search of the best runs is followed by splits and merges; if ``thorough``, that of every run is.
+    Only the best runs are refined to the end, by changes of whole clusters; if ``thorough``, every run is.
     """
 
     max_iter: int = 100
     tol: float = 1e-6
     refine: str | None = None
     thorough: bool = False
+
+    def limited(self, max_iter: int) -> Self:
+        """The same for at most this number of iterations."""
+        return replace(self, max_iter=min(max_iter, self.max_iter))
 
 
 @dataclass(frozen=True)
@@ -86,16 +90,13 @@ class Listener:
 
 
 def check_moves(refine: str | None, init: Any, divergence: Divergence) -> None:
-    """Refuse an unknown refinement, and one or a start that moves single rows if the divergence has no such moves."""
+    """Refuse an unknown refinement, and a start that moves single rows if the divergence has no such moves."""
     if not (refine is None or (isinstance(refine, str) and refine == "local-search")):
         raise ValueError(f"refine={refine!r} is not allowed: refine must be None or 'local-search'.")
-    if divergence.moves is None and (refine is not None or (isinstance(init, str) and init == "bisection")):
-        wanted, instead = f"init={init!r}", "init='random-partition'"
-        if refine is not None:
-            wanted, instead = f"refine={refine!r}", "refine=None with a larger n_init"
+    if divergence.moves is None and isinstance(init, str) and init == "bisection":
         raise ValueError(
-            f"{wanted} needs a closed form for the gain of moving a row, and {divergence.name} has none: use "
-            f"beta_loss='kullback-leibler' or 'cosine', or {instead}."
+            f"init={init!r} needs a closed form for the gain of moving a row, and {divergence.name} has none: use "
+            "beta_loss='kullback-leibler' or 'cosine', or init='random-partition'."
         )
 
 
@@ -110,30 +111,50 @@ def check_rows(n: int, n_clusters: int) -> None:
 LazySeeds = Seeds | Callable[[], Seeds]  # The seeds of a run, or a function that computes them in any thread
 StartOf = Callable[[int], LazySeeds]  # The seeds of a run, by its number
 
-PROMISING = 5  # runs, those with the lowest objective, on which splits and merges are tried
+PROMISING = 5  # runs, those with the lowest objective, whose clusters are split, and merged or dissolved
+
+Refine = Callable[[Data, Clustering, np.random.Generator], Clustering]
 
 
 def best_run(
     data: Data, start: StartOf, seeds: Array, plan: Plan, watch: Watch | None = None, search: Search | None = None
 ) -> Clustering:
-    """The run of the lowest objective, after splits and merges of the most promising ones; ties go to the first run."""
+    """The run of the lowest objective, after the last refinement of the most promising ones; ties go to the first."""
     promising: list[tuple[int, Clustering]] = []
     search = search or prepare_search(data, plan)
     for run in enumerate(runs(data, start, seeds, plan, watch, search)):
         promising = sorted([*promising, run], key=lambda run: run[1].objective)[:PROMISING]
-    if search is None or plan.thorough:
+    refinements = refinements_of(data, plan, search)
+    if not refinements or plan.thorough:
         return promising[0][1]
 
     def shake(run: tuple[int, Clustering], data: Data) -> Clustering:
-        rng = np.random.default_rng([int(seeds[run[0]]), 2])
-        return apply_search(data, partial(split_and_merge, search), run[1], rng)
+        return refinements[-1](data, run[1], np.random.default_rng([int(seeds[run[0]]), 2]))
 
     return min(in_parallel(data, shake, promising, len(promising)), key=lambda run: run.objective)
 
 
 def prepare_search(data: Data, plan: Plan) -> Search | None:
-    """The rows as local searches read them, prepared once for all runs; None if the plan has no local search."""
-    return None if plan.refine is None else Search.over(data.single_part().block)
+    """The rows as searches by single rows read them, prepared once for all runs; None if the plan has no such search.
+
+    If only the divergence under which a run begins has moves of single rows, the search is under that one.
+    """
+    if plan.refine is None:
+        return None
+    easier = data.divergence.warm_start
+    if data.divergence.moves is None and easier is not None:
+        data = data.with_divergence(easier)
+    return None if data.divergence.moves is None else Search.over(data.single_part().block)
+
+
+def refinements_of(data: Data, plan: Plan, search: Search | None) -> list[Refine]:
+    """What follows the loop, in turn. The last one changes whole clusters, and takes longest."""
+    if plan.refine is None:
+        return []
+    if data.divergence.moves is None:
+        return [partial(swap_clusters, lambda data, seeds, most: descend(data, seeds, plan.limited(most)))]
+    assert search is not None
+    return [partial(apply_search, partial(method, search)) for method in (local_search, split_and_merge)]
 
 
 def runs(
@@ -141,26 +162,44 @@ def runs(
 ) -> Iterator[Clustering]:
     """Yield the result of each run, in order; ``seeds`` are their random seeds."""
     search = search or prepare_search(data, plan)
-    methods = (local_search, split_and_merge) if plan.thorough else (local_search,)
-    searches = [] if search is None else [partial(method, search) for method in methods]
+    refinements = refinements_of(data, plan, search)
 
     def run(prepared: tuple[int, LazySeeds], data: Data) -> Clustering:
         number, seed = prepared
         seed = seed() if callable(seed) else seed
         listener = None if watch is None else (lambda iteration, W: watch(number, iteration, W))
-        centroids, easier = seed.centroids, data.divergence.warm_start
-        if easier is not None and not seed.given:  # begin where a loop with an easier divergence ends
-            ended = alternate(data.with_divergence(easier), centroids, max_iter=plan.max_iter, tol=plan.tol)
-            centroids = to_host(ended.centroids)
-        ended = alternate(data, centroids, seed.effects, max_iter=plan.max_iter, tol=plan.tol, watch=listener)
-        clustering = clustering_of(data, ended, seed)
         rng = np.random.default_rng([int(seeds[number]), 1])
-        for method in searches:
-            clustering = apply_search(data, method, clustering, rng)
+        before = None
+        if search is not None and data.divergence.moves is None:
+            before = partial(apply_search, partial(local_search, search), rng=rng)
+        clustering = descend(data, seed, plan, listener, before)
+        for refine in refinements if plan.thorough else refinements[:-1]:
+            clustering = refine(data, clustering, rng)
         return clustering
 
     prepared = ((number, start(number)) for number in range(len(seeds)))
     return in_parallel(data, run, prepared, len(seeds), in_turn=watch is not None)
+
+
+def descend(
+    data: Data,
+    seeds: Seeds,
+    plan: Plan,
+    watch: Callable[[Iteration, FloatArray], bool] | None = None,
+    search: Callable[[Data, Clustering], Clustering] | None = None,
+) -> Clustering:
+    """The clustering at which the loop ends.
+
+    From seeds that a user did not give, it begins where a loop with an easier divergence ends, if there is one, after
+    a ``search`` under that divergence.
+    """
+    centroids, easier = seeds.centroids, data.divergence.warm_start
+    if easier is not None and not seeds.given:
+        simple = data.with_divergence(easier)
+        begun = clustering_of(simple, alternate(simple, centroids, max_iter=plan.max_iter, tol=plan.tol), seeds)
+        centroids = to_host((begun if search is None else search(simple, begun)).centroids)
+    ended = alternate(data, centroids, seeds.effects, max_iter=plan.max_iter, tol=plan.tol, watch=watch)
+    return clustering_of(data, ended, seeds)
 
 
 def in_parallel(
@@ -187,9 +226,9 @@ def in_parallel(
 
 
 def apply_search(
-    data: Data, method: Callable[..., SearchResult], clustering: Clustering, rng: np.random.Generator
+    method: Callable[..., SearchResult], data: Data, clustering: Clustering, rng: np.random.Generator
 ) -> Clustering:
-    """The clustering that a search reaches from this one."""
+    """The clustering that a search by single rows reaches from this one."""
     ended = method(to_host(clustering.labels), len(clustering.centroids), rng)
     clustering = replace(clustering, n_sweeps=clustering.n_sweeps + ended.n_sweeps)
     if ended.moved == 0:

@@ -1,9 +1,9 @@
-"""Local search after the loop: move single rows to other clusters while the objective falls."""
+"""Local search after the loop: move single rows to other clusters, or swap clusters, while the objective falls."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -11,12 +11,21 @@ import numpy as np
 
 from onmf import interrupt
 from onmf.backend import Block, to_host
+from onmf.data import Data, InMemory
 from onmf.divergence import Array, Clusters, Divergence, Entries, FloatArray
+
+from .describe import Clustering
+from .starts import Seeds, random_partition
 
 MIN_SPLIT_GAIN = 1e-10  # of a split and merge, relative to the objective; smaller gains may be rounding errors
 MAX_SPLITS_TRIED = 3  # clusters, those with the largest gain by a split, before split and merge gives up
 SMALL_MARGINS = 0.25  # share of the rows, the least sure ones, that are tried again before the next full sweep
 HALVING_STOP = 0.02  # share of a cluster that a sweep may still move when the search for its halves ends
+MIN_SWAP_GAIN = 1e-6  # of a swap, relative to the objective; smaller gains may come from where the loop stops
+SWAPS_TRIED = 5  # clusters to split, those with the largest gain, before a search by swaps gives up
+ITERATIONS_TRIED = 5  # of the loop after a swap; it goes on if the objective has fallen by then
+SPLITS_TRIED, ITERATIONS_OF_SPLIT = 2, 20  # of a cluster in two, each from a random partition; the better one is used
+STALE = 0.2  # share of a cluster that has come or gone since it was split, from which on it is split again
 MAX_SWEEPS = 10_000  # in case rounding errors keep a local search going; searches end long before it
 
 
@@ -151,6 +160,71 @@ def split_and_merge(search: Search, labels: Array, k: int, rng: np.random.Genera
         moved, gain = moved + int(np.count_nonzero(different)), gain + better
         labels, sums, values = ended.labels, new_sums, new_values
     return SearchResult(labels, n_sweeps, moved, gain)
+
+
+Descend = Callable[[Data, Seeds, int], Clustering]  # the loop from seeds, for at most this number of iterations
+
+
+class Split(NamedTuple):
+    """A cluster in two: the rows it had, the gain, and the centroids of its halves, (2, p)."""
+
+    rows: Array
+    gain: float
+    centroids: FloatArray
+
+
+def swap_clusters(descend: Descend, data: Data, clustering: Clustering, rng: np.random.Generator) -> Clustering:
+    """Leave a local optimum: dissolve one cluster, split another, and run the loop, while the objective falls.
+
+    All that this needs of a divergence is the loop.
+    """
+    k, passes, splits = len(clustering.centroids), 0, dict[int, Split]()
+    best, swapped = clustering, k > 1
+    while swapped and passes < MAX_SWEEPS:
+        labels, (losses, rises) = to_host(best.labels), losses_by_cluster(data.single_part().block, best)
+        for c in range(k):
+            rows = np.flatnonzero(labels == c)
+            if c not in splits or len(np.setxor1d(rows, splits[c].rows, assume_unique=True)) > STALE * len(rows):
+                splits[c] = split(descend, data.single_part().block, rows, losses[c], rng)
+        swapped = False
+        for c in sorted(range(k), key=lambda c: -splits[c].gain)[:SWAPS_TRIED]:
+            if splits[c].gain <= 0:
+                break
+            W = np.array(to_host(best.centroids))
+            W[[c, min((d for d in range(k) if d != c), key=lambda d: rises[d])]] = splits[c].centroids
+            tried = descend(data, Seeds(W, given=True), ITERATIONS_TRIED)
+            passes += tried.n_iter
+            if tried.objective < best.objective and tried.stop_reason == "max_iter":
+                tried = descend(data, Seeds(to_host(tried.centroids), given=True), MAX_SWEEPS)
+                passes += tried.n_iter
+            swapped = tried.objective < (1 - MIN_SWAP_GAIN) * best.objective
+            if swapped:
+                best = tried
+                break
+    kept = {name: getattr(clustering, name) for name in ("n_iter", "stop_reason", "history", "init_rows", "agreement")}
+    return replace(best, **kept, n_sweeps=clustering.n_sweeps + passes)
+
+
+def losses_by_cluster(block: Block, clustering: Clustering) -> tuple[FloatArray, FloatArray]:
+    """The loss of each cluster, and how much larger it would be if its rows were in the next best ones. → 2 × (k,)"""
+    labels, templates = block.backend.to_device(clustering.labels), block.prepare(clustering.centroids)
+    own, following = (to_host(block.losses(scores)) for scores in block.own_and_next(templates, labels))
+    used = np.isfinite(own) & (block.host_weights > 0)  # without smoothing, a centroid can cost infinity
+    weights, (own, following) = block.host_weights[used], (own[used], following[used])
+    labels, k = to_host(labels)[used], len(clustering.centroids)
+    losses, rises = (np.bincount(labels, weights * each, k).astype(np.float64) for each in (own, following - own))
+    return losses, rises
+
+
+def split(descend: Descend, block: Block, rows: Array, loss: float, rng: np.random.Generator) -> Split:
+    """Split a cluster of this loss, given its rows, in two by the loop."""
+    usable = rows[block.host_weights[rows] > 0]
+    if len(usable) < 2 or not loss > 0:
+        return Split(rows, 0.0, np.zeros((2, block.shape[1])))
+    part = InMemory(block.subset(usable))
+    tried = [descend(part, random_partition(part, 2, rng), ITERATIONS_OF_SPLIT) for _ in range(SPLITS_TRIED)]
+    best = min(tried, key=lambda each: each.objective)
+    return Split(rows, loss - best.objective, to_host(best.centroids))
 
 
 def bisect(search: Search, k: int, rng: np.random.Generator) -> Array:
