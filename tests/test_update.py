@@ -73,6 +73,16 @@ class TestNothingNew:
         assert again.updated.status == ["grown", "shrunk", "shrunk", "empty"]
         assert again.updated.now[3] == 0 < again.updated.before[3]
 
+    def test_a_topic_that_has_grown_is_not_new(self, found):
+        """Even one that has no cluster of its own: two topics share a cluster, and one of them comes twice as often."""
+        model = cluster_table(TABLE, counts(OLD_FIRST), TOPICS - 2)
+        topics, of = MADE.y[OLD_SECOND], [set(MADE.y[OLD_FIRST][model.labels == c]) for c in range(TOPICS - 2)]
+        shared = max(of, key=len)
+        others = OLD_SECOND[(topics == min(shared)) | (np.arange(len(topics)) % 2 == 0)]
+        again = model.update(counts(others))
+        assert len(shared) == 2
+        assert "new" not in again.updated.status
+
     @pytest.mark.parametrize(("kept", "changed"), [(7, False), (4, True)])
     def test_features_that_changed(self, found, kept, changed):
         """Rows of a cluster with other features than before, but for those that set it apart most."""
@@ -104,6 +114,15 @@ class TestNew:
         assert "1 new cluster: 5." in updated.notes
         assert np.isfinite(updated.confidence[inside]).all()
         assert np.isfinite(updated.surprise[inside]).all()
+
+    def test_two_topics_that_were_not_there(self):
+        old = FIRST[MADE.y[FIRST] < 3]
+        again = cluster_table(TABLE, counts(old), 3).update(counts(SECOND))
+        assert again.updated.status == ["kept", "kept", "kept", "new", "new"]
+        for topic in (3, 4):
+            number = np.bincount(again.labels[MADE.y[SECOND] == topic]).argmax()
+            assert number >= 3
+            assert (MADE.y[SECOND][again.labels == number] == topic).mean() > 0.9
 
     def test_predict_says_what_the_table_says(self, updated, tmp_path):
         updated.model.save(tmp_path / "model.onmf", extra=updated.entries())

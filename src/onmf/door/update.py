@@ -2,11 +2,14 @@
 
 One row says little about whether there is something new: only 5 to 16 % of the documents of a new newsgroup are
 unusual at a rate of 5 %. Many rows together say it clearly. So new rows and some that the model has kept are clustered
-together, as the rows of a fit are. Kept and new rows of what was there before come in all clusters in the same
-proportion, whatever the clusters are. A cluster with too few kept rows (by the hypergeometric distribution, and with
-a false alarm in one of twenty updates) was not there before, unless clusters of the model have merely grown. The sums
-of its new rows, less what kept rows explain, begin a new centroid beside those of the model. The rows that are closer
-to it give it its place.
+together, as the rows of a fit are. Where kept rows are fewest, a new centroid may begin: with the sums of the new rows
+there, less what kept rows explain. It finds its rows beside the centroids of the model, and no row has a part in those
+with which it is compared.
+
+Kept and new rows of what was there before come to it in the same proportion, from each cluster of the model. So it is
+new if too few kept rows come to it: five standard deviations too few, since rows come in threads and an ordinary level
+would not do (of 37 updates of seven sets with nothing new, one had such a cluster). And they must be less than half as
+many as of the new rows, so that most of its rows are more than there were before.
 
 Then the sums of the new rows are added to those behind the centroids. Over many updates these are the sums of all rows,
 as a single fit has them.
@@ -17,11 +20,10 @@ from __future__ import annotations
 from copy import copy
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array, issparse, vstack
-from scipy.stats import hypergeom, norm
 
 from onmf import interrupt
 from onmf.backend import to_host
@@ -39,10 +41,11 @@ from .settle import Standards, batches, check_shares, standards_of, sum_clusters
 if TYPE_CHECKING:
     from .clusters import Clusters, Progress, Table
 
-ALARMS = 0.05  # share of the updates in which a cluster is new by chance
+TOO_FEW, LESS = 5.0, 0.5  # kept rows in a new cluster: standard deviations below what is expected, share of new rows
 MOST = 6_000  # new rows that are searched for new clusters
+SMALLEST = 1 / 3  # part of a new cluster that is divided; a few odd rows are far from everything
 MORE = 5  # one more cluster for so many is looked for, so that a new one has room
-FOLDS, STEPS = 10, 10  # of the rows, and in which new centroids find their rows
+FOLDS, STEPS = 20, 10  # of the rows, and in which a new centroid finds its own
 SEED = 381_206_457  # of the division into folds
 
 
@@ -96,8 +99,7 @@ def update_table(
     else:
         some, rows = _some_rows(X, found.templates.ravel()[places] >= 0)
         if rows.shape[0]:
-            starts = new_clusters(kind, model, standards.memory, rows, partial(report, "Looking for new clusters"))
-            starts = grow(kind, model, rows, starts) if len(starts) else starts
+            starts = new_clusters(kind, model, standards.memory, rows, report)
             if len(starts):
                 extended = _with(model, kind, np.vstack([sums, starts]), standards)
                 found = predict_table(extended, table, kind=kind, progress=progress)
@@ -123,66 +125,179 @@ def _some_rows(X: Any, inside: Array) -> tuple[Array, Any]:
     return places, csr_array(vstack(parts, format="csr")) if issparse(parts[0]) else np.concatenate(parts)
 
 
-def new_clusters(kind: Kind, model: ONMF, memory: Memory, rows: Any, progress: Any) -> FloatArray:
-    """The sums of rows that begin clusters that were not there before. → (new, p)"""
+def new_clusters(kind: Kind, model: ONMF, memory: Memory, rows: Any, report: Any) -> FloatArray:
+    """The sums of the rows of clusters that were not there before. → (new, p)"""
     n, m, numbers = rows.shape[0], memory.rows.shape[0], len(model.clustering_.numbers)
-    k = min(numbers + max(2, numbers // MORE), (n + m) // FEWEST)
+    more = max(2, numbers // MORE)
+    k = min(numbers + more, (n + m) // FEWEST)
     if k < 2:
         return np.empty((0, rows.shape[1]))
     old: Any = memory.rows if issparse(rows) else memory.rows.toarray()
-    both: Any = csr_array(vstack([old, rows], format="csr")) if issparse(rows) else np.concatenate([old, rows])
+    both: Any = csr_array(vstack([rows, old], format="csr")) if issparse(rows) else np.concatenate([rows, old])
     parameters = {"random_state": 0, "n_threads": model.n_threads}
-    fitted = kind.fit_part(Fit(model, both, parameters=parameters), both, None, k, progress)
-    labels = to_host(fitted.model.clustering_.labels)
-    before, now = (np.bincount(part, minlength=k) for part in (labels[:m], labels[m:]))
-    too_few = hypergeom.cdf(before, n + m, before + now, m) < ALARMS / k
-    own = kind.judge(model, both, Standards())[0]
-    new = np.flatnonzero(too_few & (_given(labels, own, m, k) < ALARMS) & (now >= FEWEST))
-    here, there = (sum_clusters(part, own, k)[new] for part, own in ((rows, labels[m:]), (old, labels[:m])))
-    return np.maximum(here - n / m * there, 0.0)
-
-
-def _given(labels: Array, own: Array, m: int, k: int) -> FloatArray:
-    """The probability of so few kept rows in each cluster given how many kept and new rows each one of the model has.
-
-    A cluster of the model that has grown is not new: its kept and new rows are divided alike among the clusters. The
-    first m rows are kept ones; ``own`` are their clusters of the model. → (k,)
-    """
-    kept = (np.arange(len(labels)) < m).astype(np.int64)
-    table = np.zeros((2, k, own.max() + 1))
-    np.add.at(table, (kept, labels, own), 1.0)
-    both = table.sum(axis=0)
-    total, share = both.sum(axis=0), divide(table[1].sum(axis=0), both.sum(axis=0))
-    expected = (both * share).sum(axis=1)
-    variance = (both * share * (1 - share) * divide(total - both, np.maximum(total - 1, 1.0))).sum(axis=1)
-    return norm.cdf(divide(table[1].sum(axis=1) + 0.5 - expected, np.sqrt(variance)))
-
-
-def grow(kind: Kind, model: ONMF, rows: Any, starts: FloatArray) -> FloatArray:
-    """Let new centroids find their rows beside those of the model. → their sums; those with too few rows are gone
-
-    A row is compared with new centroids that it had no part in, as it had none in those of the model: otherwise words
-    that only this row has would draw it to a new one. So each fold of the rows has the sums of the others.
-    """
-    sums, k, before = sums_of(model), len(model.cluster_centers_), np.empty(0)
-    fold = np.random.default_rng(SEED).permutation(rows.shape[0]) % FOLDS
-    parts = [rows[fold == f] for f in range(FOLDS)]
-    others = [starts] * FOLDS
-    for _ in range(STEPS):
-        interrupt.check()
-        m = len(others[0])
-        labels = [
-            kind.judge(_with(model, kind, np.vstack([sums, those]), None), part, Standards())[0]
-            for part, those in zip(parts, others, strict=True)
-        ]
-        own = np.stack([sum_clusters(part, at, k + m)[k:] for part, at in zip(parts, labels, strict=True)])
-        found = np.concatenate(labels)
-        enough = np.bincount(found, minlength=k + m)[k:] >= FEWEST
-        starts = own.sum(axis=0)[enough]
-        if not len(starts) or np.array_equal(found, before):
+    fitted = kind.fit_part(
+        Fit(model, both, parameters=parameters), both, None, k, partial(report, "Looking for new clusters")
+    )
+    beside = Beside(kind, model, both, np.arange(n + m) < n, to_host(fitted.model.clustering_.labels))
+    found: list[Array] = []
+    while len(found) < more:
+        best = beside.best(more)
+        if best.kept_share > LESS or best.z > -TOO_FEW:
             break
-        others, before = list((own.sum(axis=0) - own)[:, enough]), found if enough.all() else np.empty(0)
-    return starts
+        found.append(beside.add(best))
+    found = [part for whole in found for part in beside.divided(whole)]
+    return sum_clusters(rows, np.array([*found, np.ones(n, dtype=bool)]).argmax(axis=0), len(found) + 1)[:-1]
+
+
+class Candidate(NamedTuple):
+    """What may be a new cluster."""
+
+    z: float  # how many kept rows less than expected come to it, in standard deviations; below 0 if they are too few
+    kept_share: float  # how many of the kept rows come to it, for each one of the new rows
+    sums: FloatArray  # of its new rows, without those of each fold
+
+
+NONE = Candidate(0.0, 1.0, np.empty((FOLDS, 0)))
+
+
+class Beside:
+    """Kept and new rows in the clusters of a model, beside which new ones may find their rows.
+
+    A row is compared with centroids that it had no part in: otherwise words that only this row has would draw it to
+    its own. So the rows are in folds, and each fold has the sums of the others. But the model had a part in where its
+    kept rows are. So these are compared with new rows beside centroids that have learnt from both alike.
+
+    Attributes
+    ----------
+    now : (n,) bool
+        Which rows are new.
+    own : (n,) int
+        The cluster of each row.
+    chances, learnt : (n,) float
+        The logarithm of the probability of each row there, in the model as it is and once it has learnt from new rows.
+    """
+
+    def __init__(self, kind: Kind, model: ONMF, rows: Any, now: Array, labels: Array) -> None:
+        self.kind, self.model, self.rows, self.now, self.labels = kind, model, rows, now, labels
+        self.fold = np.random.default_rng(SEED).permutation(rows.shape[0]) % FOLDS
+        self.sums, own = sums_of(model), kind.judge(model, rows, Standards())[0]
+        self.whole = self.sums.sum(axis=0) + np.asarray(rows[now].sum(axis=0)).ravel()
+        chances = self._left_out(self.sums, np.where(now, -1, own))
+        self.chances, self.apart = chances.max(axis=1), self._most_apart(chances)
+        chances = self._left_out(self.sums + sum_clusters(rows, np.where(now, own, -1), len(self.sums)), own)
+        self.learnt, self.own = chances.max(axis=1), chances.argmax(axis=1)
+
+    def _left_out(self, sums: FloatArray, labels: Array) -> FloatArray:
+        """Log-probabilities of the rows in centroids with these sums, in which they have no part. → (n, k)
+
+        ``labels`` are the sums that rows have a part in, -1 for none.
+        """
+        chances = np.empty((len(labels), len(sums)))
+        for fold in range(FOLDS):
+            interrupt.check()
+            at = np.flatnonzero(self.fold == fold)
+            others = np.maximum(sums - sum_clusters(self.rows[at], labels[at], len(sums)), 0.0)
+            chances[at] = self._chances(others, self.rows[at])
+        return chances
+
+    def _most_apart(self, chances: FloatArray) -> float:
+        """How far a cluster of the model is from its nearest one, at most: what a count gains by being in its own."""
+        found, own, totals = [0.0], chances.argmax(axis=1), np.asarray(self.rows.sum(axis=1)).ravel()
+        for cluster in range(chances.shape[1]):
+            inside = np.flatnonzero(own == cluster)
+            gains = divide((chances[inside][:, [cluster]] - chances[inside]).sum(axis=0), totals[inside].sum())
+            found.append(float(np.delete(gains, cluster).min(initial=np.inf)))
+        return max(each for each in found if np.isfinite(each))
+
+    def _chances(self, sums: FloatArray, rows: Any) -> FloatArray:
+        """Log-probabilities of centroids with these sums for some rows, among all that is known. → (rows, centroids)"""
+        rest = np.maximum(self.whole - sums.sum(axis=0), 0.0)
+        return self.kind.chances(_with(self.model, self.kind, np.vstack([sums, rest]), None), rows)[:, :-1]
+
+    def _folded(self, sums: FloatArray) -> FloatArray:
+        """The log-probability of each row in a centroid of which each fold has its own sums. → (n,)"""
+        together = self._chances(np.vstack([self.sums, sums / FOLDS]), self.rows)  # as much as one centroid
+        return together[np.arange(len(together)), len(self.sums) + self.fold]
+
+    def _others(self, inside: Array) -> FloatArray:
+        """The sums of the rows that are inside, without those of each fold. → (folds, p)"""
+        own = sum_clusters(self.rows, np.where(inside, self.fold, -1), FOLDS)
+        return own.sum(axis=0) - own
+
+    def best(self, n: int) -> Candidate:
+        """Of n candidates, the one to which kept rows come least."""
+        found, now = [NONE], self.now
+        for label in np.argsort(_lacking(self.labels, np.zeros_like(self.own), now), kind="stable")[:n]:
+            here, there = (self.rows[(self.labels == label) & part].sum(axis=0) for part in (now, ~now))
+            excess = here - now.sum() / (~now).sum() * there
+            sums = self._grown(np.maximum(np.asarray(excess).ravel(), 0.0))
+            if sums is not None:
+                moved = self._folded(sums) > self.learnt
+                if np.count_nonzero(moved & now) >= FEWEST:
+                    z = float(_lacking(moved.astype(int), self.own, now)[1])
+                    found.append(Candidate(z, float(moved[~now].mean() / moved[now].mean()), sums))
+        return min(found, key=lambda each: each.z)
+
+    def _grown(self, start: FloatArray) -> FloatArray | None:
+        """Let a new centroid find its rows. → their sums without those of each fold; None if they are too few"""
+        sums, before = np.tile(start, (FOLDS, 1)), np.zeros(0, dtype=bool)
+        for _ in range(STEPS):
+            interrupt.check()
+            moved = (self._folded(sums) > self.chances) & self.now
+            if np.count_nonzero(moved) < FEWEST:
+                return None
+            if np.array_equal(moved, before):
+                break
+            sums, before = self._others(moved), moved
+        return sums
+
+    def add(self, candidate: Candidate) -> Array:
+        """Have a new cluster beside the others, too. → which of the new rows are in it"""
+        chances = self._folded(candidate.sums)
+        moved = (chances > self.chances) & self.now
+        self.own = np.where(chances > self.learnt, self.own.max() + 1, self.own)
+        self.learnt, self.chances = np.maximum(chances, self.learnt), np.maximum(chances, self.chances)
+        return moved[self.now]
+
+    def divided(self, rows: Array) -> list[Array]:
+        """The rows of a new cluster, in parts that are further apart than any cluster of the model and its nearest.
+
+        Nothing of the model attracts rows of a new cluster, so two of them come together at first.
+        """
+        whole, totals = np.zeros(len(self.now), dtype=bool), np.asarray(self.rows.sum(axis=1)).ravel()
+        whole[self.now] = rows
+        best, half, fewest = self.apart, whole, max(FEWEST, np.count_nonzero(whole) * SMALLEST)
+        for label in np.unique(self.labels[whole]):
+            part = whole & (self.labels == label)
+            for _ in range(STEPS):
+                interrupt.check()
+                gains = np.subtract(*(self._folded(self._others(each)) for each in (part, whole & ~part)))
+                before, part = part, whole & (gains > 0)
+                if min(np.count_nonzero(part), np.count_nonzero(whole & ~part)) < fewest:
+                    break
+                if np.array_equal(part, before):
+                    apart = float(np.abs(gains[whole]).sum() / totals[whole].sum())
+                    if best < apart < np.inf:
+                        best, half = apart, part
+                    break
+        if half is whole:
+            return [rows]
+        return [part for one in (half, whole & ~half) for part in self.divided(one[self.now])]
+
+
+def _lacking(labels: Array, own: Array, now: Array) -> FloatArray:
+    """How many kept rows less than expected each label has, in standard deviations; below 0 if they are too few.
+
+    Expected is what the rows of each cluster of the model have: one that has grown has fewer kept rows everywhere.
+    → (labels,)
+    """
+    table = np.zeros((2, labels.max() + 1, own.max() + 1))
+    np.add.at(table, (now.astype(int), labels, own), 1.0)
+    kept, both = table[0], table.sum(axis=0)
+    total = both.sum(axis=0)
+    share = divide(kept.sum(axis=0), total)
+    variance = (both * share * (1 - share) * divide(total - both, np.maximum(total - 1, 1.0))).sum(axis=1)
+    return divide(kept.sum(axis=1) + 0.5 - (both * share).sum(axis=1), np.sqrt(variance))
 
 
 def _with(model: ONMF, kind: Kind, sums: FloatArray, standards: Standards | None) -> ONMF:
