@@ -124,6 +124,12 @@ class TestNew:
             assert number >= 3
             assert (MADE.y[SECOND][again.labels == number] == topic).mean() > 0.9
 
+    def test_beside_one_cluster(self):
+        """It says nothing about how far clusters are apart, so what is new is not divided."""
+        one = FIRST[MADE.y[FIRST] == 0]
+        again = cluster_table(TABLE, counts(one), 1).update(counts(SECOND[np.isin(MADE.y[SECOND], [0, 3, 4])]))
+        assert again.updated.status == ["kept", "new"]
+
     def test_predict_says_what_the_table_says(self, updated, tmp_path):
         updated.model.save(tmp_path / "model.onmf", extra=updated.entries())
         for model in (updated.model, onmf.load(tmp_path / "model.onmf")):

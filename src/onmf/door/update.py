@@ -8,7 +8,7 @@ with which it is compared.
 
 Kept and new rows of what was there before come to it in the same proportion, from each cluster of the model. So it is
 new if too few kept rows come to it: five standard deviations too few, since rows come in threads and an ordinary level
-would not do (of 37 updates of seven sets with nothing new, one had such a cluster). And they must be less than half as
+would not do (of 37 updates of eight sets with nothing new, one had such a cluster). And they must be less than half as
 many as of the new rows, so that most of its rows are more than there were before.
 
 Then the sums of the new rows are added to those behind the centroids. Over many updates these are the sums of all rows,
@@ -201,13 +201,16 @@ class Beside:
         return chances
 
     def _most_apart(self, chances: FloatArray) -> float:
-        """How far a cluster of the model is from its nearest one, at most: what a count gains by being in its own."""
-        found, own, totals = [0.0], chances.argmax(axis=1), np.asarray(self.rows.sum(axis=1)).ravel()
+        """How far a cluster of the model is from its nearest one, at most: what a count gains by being in its own.
+
+        Infinite if there is only one cluster, which says nothing about how far clusters are apart.
+        """
+        found, own, totals = list[float](), chances.argmax(axis=1), np.asarray(self.rows.sum(axis=1)).ravel()
         for cluster in range(chances.shape[1]):
             inside = np.flatnonzero(own == cluster)
             gains = divide((chances[inside][:, [cluster]] - chances[inside]).sum(axis=0), totals[inside].sum())
             found.append(float(np.delete(gains, cluster).min(initial=np.inf)))
-        return max(each for each in found if np.isfinite(each))
+        return max((each for each in found if np.isfinite(each)), default=np.inf)
 
     def _chances(self, sums: FloatArray, rows: Any) -> FloatArray:
         """Log-probabilities of centroids with these sums for some rows, among all that is known. → (rows, centroids)"""
